@@ -1,0 +1,32 @@
+# Two commands do everything:   make demo   (the main job on the embedded example)    make test   (lint and tests)
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint typecheck unit install clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[data,dev]'
+	@touch $@
+
+demo: install
+	$(BIN)/vivace measure
+
+test: install lint unit
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Two workers: the machine that tests this has two cores; worksteal keeps both busy to the end.
+unit: install
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
