@@ -1,0 +1,77 @@
+"""``vivace hardware`` as a user runs it: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from vivace.records.machine import Machine
+
+COMMAND = "import typer; from vivace.cli.hardware import hardware; typer.run(hardware)"
+
+
+@pytest.fixture
+def run(tmp_path):
+    def command(*arguments, **variables):
+        environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "COLUMNS": "100", **variables}
+        if "VIVACE_CATALOGUE" not in variables:
+            environment.pop("VIVACE_CATALOGUE", None)
+        return subprocess.run(
+            [sys.executable, "-c", COMMAND, *arguments],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=120,
+        )
+
+    return command
+
+
+def test_a_person_reads_this_machine(run):
+    done = run()
+    assert done.returncode == 0, done.stderr
+    for label in ("system", "CPU", "cores", "memory", "torch", "GPU"):
+        assert label in done.stdout
+    assert " usable of " in done.stdout
+
+
+def test_json_is_a_machine_record_and_nothing_else(run):
+    done = run("--json")
+    assert done.returncode == 0, done.stderr
+    assert Machine.from_json(done.stdout).kind == "machine"
+
+
+def test_the_gpus_of_the_catalogue(run):
+    text = run("--gpus").stdout
+    assert "h200-sxm" in text
+    assert "989.4" in text
+    assert json.loads(run("--gpus", "--json").stdout)["gpus"]["a100-sxm4-80gb"]["sm_count"] == 108
+
+
+def test_the_clusters_of_the_catalogue(run):
+    assert "jean-zay-h100" in run("--clusters").stdout
+    content = json.loads(run("--clusters", "--gpus", "--json").stdout)
+    assert set(content) == {"gpus", "clusters"}
+    assert content["clusters"]["jean-zay-a100"]["inter_node_gbits_per_s_per_gpu"] == 50
+    names = [qos["name"] for qos in content["clusters"]["jean-zay-h100"]["site_spec"]["qos"]]
+    assert "qos_gpu_h100-t3" in names
+
+
+def test_a_users_gpu_is_listed_and_a_damaged_file_fails(run, tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text('[gpu.mine]\nname = "Mine"\nsources = ["me"]\n')
+    assert "mine" in json.loads(run("--gpus", "--json", VIVACE_CATALOGUE=str(own)).stdout)["gpus"]
+    own.write_text("[gpu.mine]\nnam = 3\n")
+    done = run("--gpus", VIVACE_CATALOGUE=str(own))
+    assert done.returncode != 0
+    assert "UserError" in done.stderr
+
+
+def test_help_has_examples(run):
+    text = run("--help").stdout
+    assert "vivace hardware --json" in text
+    assert "--clusters" in text

@@ -1,0 +1,19 @@
+"""L-BFGS: the optimizer calls forward and backward itself, through a closure."""
+
+import torch
+from common import make_dataset, make_model
+
+model = make_model()
+optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+inputs, labels = make_dataset(128).tensors
+
+
+def closure() -> torch.Tensor:
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+    loss.backward()
+    return loss
+
+
+for _ in range(500):
+    optimizer.step(closure)

@@ -1,0 +1,122 @@
+"""``vivace measure -- COMMAND``: parse, call ``vivace.measure``, print."""
+
+from __future__ import annotations
+
+import sys
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from vivace.measure.command import Sink, passthrough
+from vivace.measure.measuring import Measured, Request
+from vivace.measure.measuring import measure as run_measurement
+from vivace.report.terminal import measurement_view
+
+__all__ = ["measure"]
+
+
+def measure(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Optimizer steps to time.")] = 50,
+    warmup: Annotated[
+        int | None, typer.Option(help="Steps to leave out first. Default: until the loop has settled.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Stop the command after so many seconds.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
+    profile: Annotated[bool, typer.Option(help="A short profiler window after the timed one.")] = True,
+    flops: Annotated[bool, typer.Option(help="Count the FLOPs of one step, for the MFU.")] = True,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the record; the command's output goes to stderr.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not show the command's output (it is in the logs).")
+    ] = False,
+) -> None:
+    """Say where the time, memory and energy of a training command go, step by step. The script is not edited.
+
+    The command runs as it is, for the warm-up, the timed steps and a short profiler window; then it is ended. Its exit
+    code is kept, also when it fails. Without a command, the example that ships with vivace is measured.
+
+    Examples:
+
+        vivace measure -- python train.py -b 256
+
+        vivace measure --steps 100 -- torchrun --nproc-per-node 4 train.py
+
+        vivace measure --json -- bash run.sh > measurement.json
+    """
+    request = Request(
+        command=tuple(command or _embedded_example()),
+        steps=steps,
+        warmup_steps=warmup,
+        profile=profile,
+        flops=flops,
+        timeout_s=timeout,
+        output=output,
+        name=name,
+    )
+    console = Console(stderr=True)
+    if not command and not json:
+        console.print("No command given: measuring the example that ships with vivace (a small image classifier).\n")
+    measured = _run(request, console, json, quiet)
+    _show(measured, console, json)
+    raise typer.Exit(measured.outcome.exit_code)
+
+
+def _embedded_example() -> list[str]:
+    return [sys.executable, "-m", "vivace.demo.classifier"]
+
+
+def _run(request: Request, console: Console, json: bool, quiet: bool) -> Measured:
+    """With a progress bar on a terminal; elsewhere the command's output passes through untouched."""
+    if not console.is_terminal:
+        sink: Sink = (lambda *_: None) if quiet else passthrough(to_stdout=not json)
+        return run_measurement(request, sink, lambda _: None)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[steps]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting the command", total=None, steps="")
+
+        def progress(seen: dict[str, Any]) -> None:
+            of = seen["of"]
+            bar.update(
+                task,
+                description=seen["stage"],
+                total=of,
+                completed=seen["done"] if of else 0,
+                steps=f"step {seen['steps']}",
+            )
+
+        def sink_on_terminal(_stream: str, data: bytes) -> None:
+            bar.console.print(Text.from_ansi(data.decode(errors="replace").rstrip("\n")), soft_wrap=True)
+
+        return run_measurement(request, (lambda *_: None) if quiet else sink_on_terminal, progress)
+
+
+def _show(measured: Measured, console: Console, json: bool) -> None:
+    if measured.measurement is None and json:
+        print(dumps({"status": "nothing", "reason": measured.message, "hint": measured.hint}))
+    if measured.measurement is None:
+        console.print(f"[bold yellow]vivace:[/] {escape(measured.message or '')}", highlight=False)
+        if measured.hint:
+            console.print(f"[dim]  hint: {escape(measured.hint)}[/]", highlight=False)
+        console.print(f"[dim]  its output is kept in {escape(str(measured.folder))}[/]", highlight=False)
+    elif json:
+        sys.stdout.write(measured.measurement.to_json())
+    else:
+        Console().print(measurement_view(measured.measurement, str(measured.folder)))

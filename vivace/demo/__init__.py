@@ -1,0 +1,1 @@
+"""The example that ships with vivace, for ``vivace measure`` without a command."""

@@ -1,0 +1,88 @@
+"""First on PYTHONPATH of a measured command: lets vivace into the process without an edit to the script.
+
+Python imports ``sitecustomize`` at start-up. This one runs the user's own ``sitecustomize`` (the next on the
+path), then, if a measurement was asked for, waits for ``import torch`` and installs the hooks right after it.
+A process that never imports torch pays one entry in ``sys.meta_path`` and nothing else. Standard library only.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from typing import Any
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_SETTINGS_VARIABLE = "VIVACE_INSIDE"
+
+
+def _run_the_next_sitecustomize() -> None:
+    """Behave as if we were not here: the user's own ``sitecustomize`` must still run."""
+    path = [entry for entry in sys.path if os.path.abspath(entry or os.getcwd()) != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+class _Borrowed(importlib.abc.MetaPathFinder):
+    """Finds ``vivace`` and ``pynvml`` where vivace is installed, when the user's environment has neither.
+
+    Last on ``sys.meta_path``: whatever the user has wins, and nothing else of our environment leaks in.
+    """
+
+    NAMES = ("vivace", "pynvml")
+
+    def __init__(self, folders: list[str]) -> None:
+        self.folders = folders
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if path is None and name in self.NAMES:
+            return importlib.machinery.PathFinder.find_spec(name, self.folders)
+        return None
+
+
+class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports torch as usual, then installs the hooks, then steps aside."""
+
+    def __init__(self, settings_text: str) -> None:
+        self.settings_text = settings_text
+        self.real: Any = None
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch" or self.real is not None:
+            return None
+        sys.meta_path.remove(self)
+        self.real = importlib.util.find_spec("torch")
+        if self.real is None or self.real.loader is None:
+            return None
+        spec = importlib.machinery.ModuleSpec(
+            "torch",
+            self,
+            origin=self.real.origin,
+            is_package=self.real.submodule_search_locations is not None,
+        )
+        spec.submodule_search_locations = self.real.submodule_search_locations
+        spec.has_location = self.real.has_location
+        spec.cached = self.real.cached
+        return spec
+
+    def create_module(self, spec: Any) -> Any:
+        return self.real.loader.create_module(self.real)
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__.loader = self.real.loader
+        module.__loader__ = self.real.loader
+        self.real.loader.exec_module(module)
+        from vivace.measure.inside.install import install
+
+        install(self.settings_text)
+
+
+_run_the_next_sitecustomize()
+_settings_text = os.environ.get(_SETTINGS_VARIABLE)
+if _settings_text:
+    sys.meta_path.append(_Borrowed(os.environ.get("VIVACE_HOME", "").split(os.pathsep)))
+    sys.meta_path.insert(0, _AfterTorch(_settings_text))

@@ -1,0 +1,212 @@
+"""Starts the user's command with the bootstrap on its path, passes its output on, and waits for it.
+
+Touches: the run's folder (``stdout.log``, ``stderr.log``, the stop file) and the command's process tree, nothing else.
+No shell is involved: the words of the command go to the operating system as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from vivace.errors import UserError
+from vivace.measure.inside.attendant import STOP_FILE
+from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
+
+__all__ = ["Outcome", "run_command"]
+
+EXIT_TIMEOUT = 124  # as timeout(1)
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell says it
+_BOOTSTRAP = Path(__file__).parent / "bootstrap"
+_POLL_S = 0.1
+_STOP_S = 3.0  # time for the process to write what it has seen, before it is terminated
+_INTERRUPT_S = 10.0
+_TERMINATE_S = 5.0
+
+Progress = Callable[[dict[str, Any]], None]
+Sink = Callable[[str, bytes], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the command ended. ``exit_code`` is its own, as a shell would report it."""
+
+    exit_code: int
+    seconds: float
+    timed_out: bool = False
+    interrupted: bool = False
+
+
+def run_command(
+    command: Sequence[str], settings: Settings, sink: Sink, progress: Progress, timeout_s: float | None = None
+) -> Outcome:
+    """Run it to its end (or to ``timeout_s``). ``sink(stream, data)`` gets its output as it comes."""
+    folder = Path(settings.folder)
+    began = time.monotonic()
+    process = _start(command, settings)
+    readers = _start_readers(process, folder, sink)
+    with _interrupts_counted() as interrupts:
+        timed_out = _wait(process, folder, progress, began, timeout_s, interrupts)
+    for reader in readers:
+        reader.join(timeout=2.0)  # a grandchild that outlives the command may keep the pipe open
+    code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    if timed_out:
+        code = EXIT_TIMEOUT
+    elif interrupts and process.returncode != 0:
+        code = EXIT_INTERRUPTED
+    return Outcome(code, time.monotonic() - began, timed_out=timed_out, interrupted=bool(interrupts))
+
+
+def _start(command: Sequence[str], settings: Settings) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(command), env=_environment(settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except FileNotFoundError:
+        raise UserError(f"command not found: {command[0]}", hint="vivace measure -- python train.py …") from None
+    except OSError as error:
+        raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from None
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    environment = dict(os.environ)
+    path = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([str(_BOOTSTRAP), path] if path else [str(_BOOTSTRAP)])
+    environment[VARIABLE] = settings.to_text()
+    environment[HOME_VARIABLE] = os.pathsep.join(_homes())
+    environment.setdefault("KINETO_LOG_LEVEL", "99")  # our profiler window is not the script's: keep its log away
+    environment.setdefault("PYTHONUNBUFFERED", "1")  # a pipe would hold the script's output back
+    return environment
+
+
+def _homes() -> list[str]:
+    """Where the process may borrow vivace and pynvml from, if its own environment lacks them."""
+    homes = [str(Path(__file__).parents[2])]
+    with contextlib.suppress(ImportError):
+        import pynvml
+
+        homes.append(str(Path(pynvml.__file__).parent))
+    return homes
+
+
+def _start_readers(process: subprocess.Popen[bytes], folder: Path, sink: Sink) -> list[threading.Thread]:
+    readers = []
+    for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
+        assert pipe is not None
+        reader = threading.Thread(target=_pass_on, args=(name, pipe, folder / f"{name}.log", sink), daemon=True)
+        reader.start()
+        readers.append(reader)
+    return readers
+
+
+def _pass_on(name: str, pipe: IO[bytes], log: Path, sink: Sink) -> None:
+    with log.open("wb", buffering=0) as file:
+        while data := os.read(pipe.fileno(), 65536):
+            with contextlib.suppress(OSError):  # a full disk must not stop the training
+                file.write(data)
+            with contextlib.suppress(OSError, ValueError):
+                sink(name, data)
+
+
+@contextlib.contextmanager
+def _interrupts_counted() -> Iterator[list[float]]:
+    """Ctrl-C reaches the command too (same terminal): note it and let the command end by itself first."""
+    times: list[float] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield times
+        return
+    previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    for number in previous:
+        signal.signal(number, lambda *_: times.append(time.monotonic()))
+    try:
+        yield times
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _wait(
+    process: subprocess.Popen[bytes],
+    folder: Path,
+    progress: Progress,
+    began: float,
+    timeout_s: float | None,
+    interrupts: list[float],
+) -> bool:
+    """Wait for the command, telling its progress. True when it ran out of time."""
+    forwarded = False
+    while process.poll() is None:
+        time.sleep(_POLL_S)
+        if latest := _latest_progress(folder):
+            progress(latest)
+        now = time.monotonic()
+        if interrupts and not forwarded and now - interrupts[0] > 1.0:
+            forwarded = True  # not from a terminal, or ignored: ask the command ourselves, once
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+        if len(interrupts) > 1 or (interrupts and now - interrupts[0] > _INTERRUPT_S):
+            _end_tree(process)
+        if timeout_s is not None and now - began > timeout_s and not interrupts:
+            _ask_for_what_was_seen(process, folder)
+            _end_tree(process)
+            return True
+    return False
+
+
+def _ask_for_what_was_seen(process: subprocess.Popen[bytes], folder: Path) -> None:
+    (folder / STOP_FILE).touch()
+    until = time.monotonic() + _STOP_S
+    while process.poll() is None and time.monotonic() < until and not list(folder.glob("rank-*.json")):
+        time.sleep(_POLL_S)
+
+
+def _end_tree(process: subprocess.Popen[bytes]) -> None:
+    """Terminate the command and everything it started; kill what does not listen."""
+    try:
+        tree = [psutil.Process(process.pid)]
+        tree += tree[0].children(recursive=True)
+    except psutil.NoSuchProcess:
+        return
+    for member in tree:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.terminate()
+    _gone, alive = psutil.wait_procs(tree, timeout=_TERMINATE_S)
+    for member in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.wait()
+
+
+def _latest_progress(folder: Path) -> dict[str, Any] | None:
+    best: dict[str, Any] | None = None
+    for path in folder.glob("progress-*.json"):
+        with contextlib.suppress(OSError, ValueError):
+            seen = json.loads(path.read_text())
+            if best is None or (seen["rank"], -seen["steps"]) < (best["rank"], -best["steps"]):
+                best = seen
+    return best
+
+
+def passthrough(to_stdout: bool) -> Sink:
+    """A sink that passes the command's output on; with ``to_stdout`` false all of it goes to stderr."""
+    lock = threading.Lock()
+
+    def sink(stream: str, data: bytes) -> None:
+        target = sys.stdout if stream == "stdout" and to_stdout else sys.stderr
+        with lock:
+            target.buffer.write(data)
+            target.buffer.flush()
+
+    return sink

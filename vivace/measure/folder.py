@@ -1,0 +1,51 @@
+"""Run folders: ``runs/<name>-001``, ``-002``, …; an earlier one is never overwritten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from vivace.errors import UserError
+
+__all__ = ["name_of_command", "new_run_folder"]
+
+
+def name_of_command(command: Sequence[str]) -> str:
+    """A short name for a command: its script, or its module.
+
+    >>> name_of_command(["torchrun", "--nproc-per-node", "2", "src/train.py", "-b", "8"])
+    'train'
+    >>> name_of_command(["python", "-m", "my.trainer", "--data", "x"])
+    'trainer'
+    """
+    for word in command:
+        if word.endswith((".py", ".sh")):
+            return _clean(Path(word).stem)
+    if "-m" in command[:-1]:
+        return _clean(command[list(command).index("-m") + 1].rsplit(".", 1)[-1])
+    return _clean(Path(command[0]).name) if command else "run"
+
+
+def _clean(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "run"
+
+
+def new_run_folder(base: Path, name: str) -> Path:
+    """Make and return the next free ``base/name-NNN``; two processes that ask at once get two folders."""
+    name = _clean(name)
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        for number in range(1, 100_000):
+            folder = base / f"{name}-{number:03d}"
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                continue
+            return folder
+    except OSError as error:
+        raise UserError(
+            f"cannot make a run folder under {base}: {error.strerror or error}",
+            hint="choose another place with --output FOLDER",
+        ) from None
+    raise UserError(f"{base} holds 99,999 runs named {name}", hint="choose another name with --name")

@@ -1,0 +1,53 @@
+"""A quiet thread beside the training: tells the parent how far we are, samples power, obeys a request to stop.
+
+It is what still works when the training thread hangs: the parent leaves a file named ``stop`` and the attendant
+writes what was seen so far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["STOP_FILE", "Attendant"]
+
+STOP_FILE = "stop"
+_PERIOD_S = 0.2
+_GRACE_S = 30.0  # after the measurement is done: time for the script's own clean-up before we end the process
+
+
+class Attendant(threading.Thread):
+    def __init__(
+        self,
+        folder: Path,
+        progress: Callable[[], dict[str, Any]],
+        sample: Callable[[], None],
+        on_stop: Callable[[], None],
+    ) -> None:
+        super().__init__(name="vivace-attendant", daemon=True)
+        self.folder, self.progress, self.sample, self.on_stop = folder, progress, sample, on_stop
+        self.done = threading.Event()
+        self.leaving = threading.Event()
+        self._path = folder / f"progress-{os.getpid()}.json"
+
+    def run(self) -> None:
+        while not self.leaving.is_set() and not self.done.wait(_PERIOD_S):
+            with contextlib.suppress(OSError):
+                self._path.write_text(json.dumps(self.progress()))
+                if (self.folder / STOP_FILE).exists():
+                    self.on_stop()
+                    return
+            self.sample()
+        if self.leaving.is_set() and not self.done.wait(_GRACE_S):
+            # Something caught our SystemExit or waits for ever in its clean-up. The record is safe: end here.
+            with contextlib.suppress(Exception):
+                import sys
+
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(0)

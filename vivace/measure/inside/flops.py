@@ -1,0 +1,160 @@
+"""Counts the floating-point operations of one step from the operators that run, with torch's own formulas.
+
+Counted once, outside the timed window. What is recomputed during backward (activation checkpointing) is work for the
+hardware but not for the model, so it is kept apart. Attention is counted in full (torch's formulas do not halve it
+for a causal mask). The operand types are kept too: the peak to compare with depends on them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+__all__ = ["FlopCount", "something_was_compiled", "suspended"]
+
+_counting: list[FlopCount] = []
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """Stop counting for a while (batch fetches: their arithmetic is not the model's, and workers are forked there)."""
+    if not _counting:
+        yield
+        return
+    mode = _counting[-1]
+    mode.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        mode.__enter__()
+
+
+class FlopCount(TorchDispatchMode):
+    """Enter with ``begin()`` at a step's end, leave with ``finish()`` at the next one's."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, in_backward: Any) -> None:
+        super().__init__()
+        self._in_backward = in_backward  # () -> bool
+        self.forward = 0
+        self.backward = 0
+        self.recomputed = 0
+        self.by_type: dict[str, int] = {}
+        self.uncounted: set[str] = set()
+        self._module_depth = 0
+
+    def begin(self) -> None:
+        self._stance = _eager()
+        self._hooks = _count_depth(self)
+        self.__enter__()
+        _counting.append(self)
+
+    def finish(self) -> None:
+        _counting.remove(self)
+        self.__exit__(None, None, None)
+        for hook in self._hooks:
+            hook.remove()
+        if self._stance is not None:
+            self._stance.__exit__(None, None, None)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(not issubclass(kind, torch.nn.Parameter) and kind is not torch.Tensor for kind in types):
+            return NotImplemented  # a tensor subclass: let it unwrap itself, its inner operators come back here
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            self.uncounted.add(str(func))
+            return func(*args, **kwargs)
+        packet = func._overloadpacket
+        if packet not in flop_registry and func is not torch.ops.prim.device.default:
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        if packet in flop_registry:
+            self._add(flop_registry[packet](*args, **kwargs, out_val=result), str(packet), args)
+        return result
+
+    def _add(self, flops: int, name: str, args: Any) -> None:
+        if not self._in_backward():
+            self.forward += flops
+        elif self._module_depth > 0:
+            self.recomputed += flops
+        else:
+            self.backward += flops
+        kind = _arithmetic(name, args)
+        self.by_type[kind] = self.by_type.get(kind, 0) + flops
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.forward + self.backward,
+            "hardware": self.forward + self.backward + self.recomputed,
+            "forward": self.forward,
+            "by_type": dict(self.by_type),
+            "uncounted": sorted(self.uncounted),
+        }
+
+
+def _count_depth(count: FlopCount) -> list[Any]:
+    """Operators that run inside a module's forward during backward are recomputed ones."""
+
+    def enter(*_: Any) -> None:
+        count._module_depth += 1
+
+    def leave(*_: Any) -> None:
+        count._module_depth = max(0, count._module_depth - 1)
+
+    register = torch.nn.modules.module
+    return [
+        register.register_module_forward_pre_hook(enter),
+        register.register_module_forward_hook(leave, always_call=True),
+    ]
+
+
+def _eager() -> Any:
+    """Compiled code hides its operators: run this one step uncompiled."""
+    if not something_was_compiled():
+        return None
+    stance = torch.compiler.set_stance("force_eager")
+    stance.__enter__()
+    return stance
+
+
+def something_was_compiled() -> bool:
+    """Whether torch.compile has captured anything so far (optimizers import dynamo: that alone says nothing)."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"])
+
+
+def _arithmetic(name: str, args: Any) -> str:
+    """The name of the arithmetic that an operator uses on a GPU: its operands' type, and TF32 where it is allowed."""
+    dtype = next((a.dtype for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()), None)
+    if dtype is None:
+        dtype = next(
+            (t.dtype for a in args if isinstance(a, (list, tuple)) for t in a if isinstance(t, torch.Tensor)),
+            None,
+        )
+    short = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.float64: "fp64"}.get(
+        dtype or torch.bool, str(dtype).removeprefix("torch.") if dtype is not None else "unknown"
+    )
+    if short != "fp32":
+        return "fp8" if short.startswith("float8") else short
+    backend = torch.backends.cudnn if "convolution" in name else torch.backends.cuda.matmul
+    return "tf32" if _allows_tf32(backend) else "fp32"
+
+
+def _allows_tf32(backend: Any) -> bool:
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] < 8:
+        return False
+    try:
+        return bool(backend.allow_tf32)
+    except RuntimeError:  # the script mixes torch's two ways to say it: ask the newer one
+        part = backend.conv if backend is torch.backends.cudnn else backend
+        return str(part.fp32_precision) == "tf32"

@@ -1,0 +1,34 @@
+"""Called once by the bootstrap, right after ``import torch``: puts every patch in place around one session."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from vivace.measure.inside.patches import backwards, collectives, loaders, modules, optimizers, transfers
+from vivace.measure.inside.recorder import Recorder
+from vivace.measure.inside.session import Session
+from vivace.measure.inside.settings import Settings
+
+__all__ = ["install"]
+
+
+def install(settings_text: str) -> Session:
+    settings = Settings.from_text(settings_text)
+    _tell_that_torch_was_imported(settings)
+    recorder = Recorder()
+    session = Session(settings, recorder)
+    session.roots = modules.install(recorder)
+    loaders.install(recorder, session.loaders)
+    backwards.install(recorder, session.begin)
+    optimizers.install(recorder, session.begin, session.on_step)
+    transfers.install(recorder)
+    collectives.install(recorder)
+    return session
+
+
+def _tell_that_torch_was_imported(settings: Settings) -> None:
+    """An empty file: the parent can then tell "no torch" from "no training step"."""
+    with contextlib.suppress(OSError):
+        (Path(settings.folder) / f"imported-{os.getpid()}").touch()

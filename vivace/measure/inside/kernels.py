@@ -1,0 +1,166 @@
+"""A short profiler window after the timed one: what the GPU did, for how long, and when it did nothing.
+
+The analysis (``analyse``) is a pure function of the trace's events, so that it can be tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import tempfile
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ProfileWindow", "analyse"]
+
+_TOP = 12
+_FAMILIES = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text())
+Interval = tuple[float, float]
+
+
+class ProfileWindow:
+    """torch's profiler over a few steps; GPU activities only where there is a GPU, to keep it light."""
+
+    def __init__(self, on_gpu: bool) -> None:
+        import torch.profiler as profiler
+
+        self.on_gpu = on_gpu
+        activity = profiler.ProfilerActivity.CUDA if on_gpu else profiler.ProfilerActivity.CPU
+        self._profile = profiler.profile(activities=[activity])
+
+    def begin(self) -> None:
+        self._profile.start()
+
+    def finish(self, steps: int) -> dict[str, Any]:
+        self._profile.stop()
+        return self._from_trace(steps) if self.on_gpu else self._from_operators(steps)
+
+    def _from_trace(self, steps: int) -> dict[str, Any]:
+        handle, path = tempfile.mkstemp(suffix=".json")
+        os.close(handle)
+        try:
+            self._profile.export_chrome_trace(path)
+            events = json.loads(Path(path).read_text())["traceEvents"]
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        return analyse(events, steps)
+
+    def _from_operators(self, steps: int) -> dict[str, Any]:
+        operators = sorted(self._profile.key_averages(), key=lambda e: -e.self_cpu_time_total)
+        total = sum(e.self_cpu_time_total for e in operators) or 1.0
+        return {
+            "steps": steps,
+            "top": [
+                {
+                    "name": e.key,
+                    "ms_per_step": e.self_cpu_time_total / 1e3 / steps,
+                    "calls_per_step": e.count / steps,
+                    "share": e.self_cpu_time_total / total,
+                }
+                for e in operators[:_TOP]
+            ],
+        }
+
+
+def analyse(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
+    """Busy share, idle gaps, top kernels, tensor-core share, copies by kind, communication exposed and hidden."""
+    work = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    if not work:
+        return {"steps": steps, "top": []}
+    spans = [(float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in work]
+    begin, end = min(s for s, _ in spans), max(e for _, e in spans)
+    busy = union(spans)
+    kernels = [(e, span) for e, span in zip(work, spans, strict=True) if e["cat"] == "kernel"]
+    communication = [span for e, span in kernels if family(e["name"]) == "communication"]
+    computing = [span for e, span in kernels if family(e["name"]) != "communication"]
+    kernel_us = sum(e - s for s, e in computing) or 1.0
+    tensor_us = sum(e["dur"] for e, _ in kernels if family(e["name"]) == "tensor_core")
+    exposed_us = length(union(communication)) - overlap(union(communication), union(computing))
+    gaps = [after[0] - before[1] for before, after in itertools.pairwise(busy)]
+    return {
+        "steps": steps,
+        "busy_share": length(busy) / (end - begin) if end > begin else None,
+        "idle_ms_per_step": sum(gaps) / 1e3 / steps,
+        "longest_gap_ms": max(gaps, default=0.0) / 1e3,
+        "kernels_per_step": len(kernels) / steps,
+        "tensor_core_share": tensor_us / kernel_us,
+        "communication_ms_per_step": length(union(communication)) / 1e3 / steps,
+        "communication_exposed_ms_per_step": exposed_us / 1e3 / steps,
+        "copies": _copies([e for e in work if e["cat"] == "gpu_memcpy"], steps),
+        "top": _top([e for e, _ in kernels], steps),
+    }
+
+
+def family(name: str) -> str:
+    """``communication``, ``tensor_core``, ``simt`` or ``other``, by the kernel's name."""
+    name = name.lower()
+    for kind in ("communication", "simt", "tensor_core"):
+        if any(part in name for part in _FAMILIES[kind]):
+            return kind
+    return "other"
+
+
+def union(spans: Iterable[Interval]) -> list[Interval]:
+    """Merge overlapping intervals; the result is sorted and disjoint."""
+    merged: list[Interval] = []
+    for start, stop in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def length(spans: Iterable[Interval]) -> float:
+    return sum(stop - start for start, stop in spans)
+
+
+def overlap(first: list[Interval], second: list[Interval]) -> float:
+    """Time covered by both; each list sorted and disjoint."""
+    total, i, j = 0.0, 0, 0
+    while i < len(first) and j < len(second):
+        total += max(0.0, min(first[i][1], second[j][1]) - max(first[i][0], second[j][0]))
+        if first[i][1] <= second[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total
+
+
+def _copies(copies: list[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
+    """By direction and kind of host memory, as the trace names them: "Memcpy HtoD (Pageable -> Device)"."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for event in copies:
+        total = sums[event["name"]]
+        total[0] += 1
+        total[1] += event["dur"] / 1e3
+        total[2] += event.get("args", {}).get("bytes", 0)
+    return [
+        {"kind": kind, "per_step": n / steps, "ms_per_step": ms / steps, "mib_per_step": size / 2**20 / steps}
+        for kind, (n, ms, size) in sorted(sums.items(), key=lambda item: -item[1][1])
+    ]
+
+
+def _top(kernels: list[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for event in kernels:
+        sums[event["name"]][0] += event["dur"] / 1e3
+        sums[event["name"]][1] += 1
+    total = sum(ms for ms, _ in sums.values()) or 1.0
+    ranked = sorted(sums.items(), key=lambda item: -item[1][0])[:_TOP]
+    return [
+        {
+            "name": name[:160],
+            "ms_per_step": ms / steps,
+            "calls_per_step": calls / steps,
+            "share": ms / total,
+            "family": family(name),
+        }
+        for name, (ms, calls) in ranked
+    ]

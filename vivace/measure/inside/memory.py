@@ -1,0 +1,65 @@
+"""Memory of the process: the GPU allocator's peaks, and the resident memory of the process and its workers."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ["device_memory", "devices_in_use", "host_memory"]
+
+_GIB = 2**30
+
+
+def devices_in_use() -> list[int]:
+    """The GPUs that this process holds tensors on (DataParallel uses several)."""
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return []
+    return [i for i in range(torch.cuda.device_count()) if torch.cuda.memory_allocated(i) > 0]
+
+
+def device_memory(device: int) -> dict[str, Any]:
+    """Peaks since the process began; nothing is reset, the script may print these figures itself."""
+    stats = torch.cuda.memory_stats(device)
+    return {
+        "allocated_peak_gib": stats.get("allocated_bytes.all.peak", 0) / _GIB,
+        "reserved_peak_gib": stats.get("reserved_bytes.all.peak", 0) / _GIB,
+        "alloc_retries": stats.get("num_alloc_retries", 0),
+        "out_of_memory_errors": stats.get("num_ooms", 0),
+        "total_gib": torch.cuda.get_device_properties(device).total_memory / _GIB,
+    }
+
+
+def host_memory() -> dict[str, float | int]:
+    """Resident memory of this process and of its children (loader workers), from /proc; empty elsewhere."""
+    own = _status_kib("self")
+    if not own:
+        return {}
+    children = [_status_kib(pid).get("VmRSS", 0) for pid in _children()]
+    return {
+        "rss_gib": own.get("VmRSS", 0) / 2**20,
+        "rss_peak_gib": own.get("VmHWM", 0) / 2**20,
+        "children_rss_gib": sum(children) / 2**20,
+        "children": len(children),
+    }
+
+
+def _status_kib(pid: str) -> dict[str, int]:
+    fields: dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name in ("VmRSS", "VmHWM"):
+                fields[name] = int(rest.split()[0])
+    return fields
+
+
+def _children() -> list[str]:
+    pids: list[str] = []
+    with contextlib.suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(OSError):
+                pids += (task / "children").read_text().split()
+    return pids

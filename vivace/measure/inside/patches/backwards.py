@@ -1,0 +1,95 @@
+"""Backward passes, the loss that each one starts from, and the point where only communication is left to wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.compiler import is_compiling
+
+from vivace.measure.inside.recorder import Recorder
+
+__all__ = ["install"]
+
+
+def install(recorder: Recorder, on_first_backward: Any) -> None:
+    """``on_first_backward(device)`` arms the recorder: a process that runs a backward is one that trains."""
+    original_backward, original_grad = torch.autograd.backward, torch.autograd.grad
+    unscaled: dict[int, torch.Tensor] = {}
+
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original_backward(tensors, *args, **kwargs)
+        if not recorder.armed:
+            on_first_backward(_device_of(tensors))
+        if not recorder.here():
+            return original_backward(tensors, *args, **kwargs)
+        recorder.mark("bwd+", _loss_of(tensors, unscaled))
+        recorder.inside = True
+        try:
+            _mark_when_gradients_are_done(recorder, tensors)
+            return original_backward(tensors, *args, **kwargs)
+        finally:
+            recorder.inside = False
+            recorder.mark("bwd-")
+
+    def grad(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not recorder.here():
+            return original_grad(*args, **kwargs)
+        recorder.mark("bwd+")
+        recorder.inside = True
+        try:
+            return original_grad(*args, **kwargs)
+        finally:
+            recorder.inside = False
+            recorder.mark("bwd-")
+
+    torch.autograd.backward = backward
+    torch.autograd.grad = grad
+    _remember_what_was_scaled(unscaled)
+
+
+def _device_of(tensors: Any) -> torch.device:
+    first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
+    return first.device
+
+
+def _loss_of(tensors: Any, unscaled: dict[int, torch.Tensor]) -> torch.Tensor | None:
+    """The scalar that backward starts from, kept on its device. A copy: CUDA graphs reuse the original's memory."""
+    tensor = tensors if isinstance(tensors, torch.Tensor) else None
+    if tensor is None or tensor.numel() != 1:
+        return None
+    raw = unscaled.pop(id(tensor), None)
+    return (tensor if raw is None else raw).detach().clone()
+
+
+def _remember_what_was_scaled(unscaled: dict[int, torch.Tensor]) -> None:
+    """A GradScaler multiplies the loss; the record wants the loss itself."""
+    original = torch.amp.GradScaler.scale
+
+    def scale(self: Any, outputs: Any) -> Any:
+        scaled = original(self, outputs)
+        if isinstance(outputs, torch.Tensor) and outputs.numel() == 1 and self.is_enabled():
+            unscaled.clear()  # one loss is in flight at a time; a dict only to match it by identity
+            unscaled[id(scaled)] = outputs.detach()
+        return scaled
+
+    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+
+
+def _mark_when_gradients_are_done(recorder: Recorder, tensors: Any) -> None:
+    """With several ranks, find the moment when the local gradients are done: the rest is exposed communication.
+
+    DDP and FSDP wait for their collectives in callbacks that the autograd engine runs at the end of backward, in the
+    order in which they were queued. A hook on the loss runs before any of theirs is queued, so ours comes first.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    tensor = tensors if isinstance(tensors, torch.Tensor) else None
+    if tensor is None or not tensor.requires_grad:
+        return
+
+    def queue(_grad: torch.Tensor) -> None:
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: recorder.mark("bwd="))
+
+    tensor.register_hook(queue)

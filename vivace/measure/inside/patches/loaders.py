@@ -1,0 +1,73 @@
+"""Batch fetches: the wait for the next batch, and the start of an epoch (where workers are forked)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from vivace.measure.inside.batches import batch_size_of
+from vivace.measure.inside.recorder import Recorder
+
+__all__ = ["install"]
+
+
+def install(recorder: Recorder, seen: dict[str, Any]) -> None:
+    """``seen`` collects the settings of the DataLoaders in use; it outlives them."""
+    original_next = _BaseDataLoaderIter.__next__
+    original_iter = DataLoader.__iter__
+    asked_sizes: dict[int, int | None] = {}
+
+    def fetch(self: Any) -> Any:
+        if not recorder.here():
+            return original_next(self)
+        recorder.mark("data+")
+        recorder.inside = True
+        size = None
+        try:
+            with _without_dispatch_modes():
+                batch = original_next(self)
+            size = batch_size_of(batch, asked_sizes.get(id(self)))
+            return batch
+        finally:
+            recorder.inside = False
+            recorder.mark("data-", size)
+
+    def start(self: Any) -> Any:
+        seen[str(id(self))] = _settings_of(self)
+        if not recorder.here():
+            iterator = original_iter(self)
+        else:
+            recorder.mark("data+")
+            recorder.inside = True
+            try:
+                with _without_dispatch_modes():
+                    iterator = original_iter(self)
+            finally:
+                recorder.inside = False
+                recorder.mark("data-")
+        asked_sizes[id(iterator)] = self.batch_size
+        return iterator
+
+    _BaseDataLoaderIter.__next__ = fetch  # type: ignore[method-assign]
+    DataLoader.__iter__ = start  # type: ignore[method-assign]
+
+
+def _without_dispatch_modes() -> Any:
+    """Keep our FLOP counter out of the dataset's own arithmetic and out of the workers forked here."""
+    from vivace.measure.inside.flops import suspended
+
+    return suspended()
+
+
+def _settings_of(loader: Any) -> dict[str, Any]:
+    return {
+        "batch_size": loader.batch_size,
+        "num_workers": loader.num_workers,
+        "pin_memory": bool(loader.pin_memory),
+        "persistent_workers": bool(loader.persistent_workers),
+        "prefetch_factor": loader.prefetch_factor,
+        "iterable": isinstance(loader.dataset, torch.utils.data.IterableDataset),
+    }

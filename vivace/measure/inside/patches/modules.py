@@ -1,0 +1,66 @@
+"""Forward passes: the outermost call of a module with parameters; and the switch between eval and train mode.
+
+``Module.__call__`` itself is replaced, not hooked: no module object changes, modules made later are seen, an inner
+module pays one attribute look-up, and torch.compile (which takes the ``__call__`` it finds when it is first
+imported for the original) traces models exactly as before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch
+from torch.compiler import is_compiling
+
+from vivace.measure.inside.batches import describe_inputs
+from vivace.measure.inside.recorder import Recorder
+
+__all__ = ["install"]
+
+
+def install(recorder: Recorder) -> WeakSet[torch.nn.Module]:
+    """Returns the set of root modules seen so far, kept up to date."""
+    roots: WeakSet[torch.nn.Module] = WeakSet()
+    has_parameters: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
+
+    def is_root(module: torch.nn.Module) -> bool:
+        known = has_parameters.get(module)
+        if known is None:
+            known = has_parameters[module] = next(module.parameters(), None) is not None
+            if known:
+                roots.add(module)
+        return known
+
+    def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        inner = self._compiled_call_impl
+        if inner is None:
+            inner = self._call_impl
+        if recorder.inside or not recorder.armed or is_compiling() or not recorder.here() or not is_root(self):
+            return inner(*args, **kwargs)
+        recorder.mark("fwd+")
+        recorder.inside = True
+        extra = None
+        try:
+            output = inner(*args, **kwargs)
+            samples, tokens = describe_inputs(args, kwargs)
+            extra = {"root": id(self), "samples": samples, "tokens": tokens, "grad": torch.is_grad_enabled()}
+            return output
+        finally:
+            recorder.inside = False
+            recorder.mark("fwd-", extra)
+
+    torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+    _watch_mode_switches(recorder, roots)
+    return roots
+
+
+def _watch_mode_switches(recorder: Recorder, roots: WeakSet[torch.nn.Module]) -> None:
+    original = torch.nn.Module.train
+
+    def train(self: torch.nn.Module, mode: bool = True) -> Any:
+        if not is_compiling() and recorder.here() and self in roots and self.training != mode:
+            recorder.mark("train" if mode else "eval")
+        return original(self, mode)
+
+    torch.nn.Module.train = train  # type: ignore[method-assign]

@@ -1,0 +1,38 @@
+"""Host-to-device copies made by the training loop itself (not those inside a forward or a loader)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.compiler import is_compiling
+from torch.overrides import handle_torch_function, has_torch_function_unary
+
+from vivace.measure.inside.recorder import Recorder
+
+__all__ = ["install"]
+
+
+def install(recorder: Recorder) -> None:
+    """Only where there is a GPU to copy to: a CPU-only process keeps torch's own methods."""
+    if not torch.cuda.is_available():
+        return
+    for name in ("to", "cuda"):
+        setattr(torch.Tensor, name, _watched(recorder, getattr(torch.Tensor, name)))
+
+
+def _watched(recorder: Recorder, original: Any) -> Any:
+    def transfer(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        # Subclasses compare the function they are handed with ``torch.Tensor.to``, which is now this one.
+        if type(self) is not torch.Tensor and has_torch_function_unary(self):
+            return handle_torch_function(transfer, (self,), self, *args, **kwargs)
+        # is_cuda and is_cpu are plain flags; asking for more (is_pinned) would start CUDA in a forked worker.
+        if recorder.inside or not recorder.armed or is_compiling() or not self.is_cpu or not recorder.here():
+            return original(self, *args, **kwargs)
+        recorder.mark("copy+")
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            recorder.mark("copy-")
+
+    return transfer

@@ -1,0 +1,185 @@
+"""What one process hands to the parent: raw series and facts as JSON, one file a rank, written atomically.
+
+No statistics here: the parent computes them, once, for every rank. Synchronises with the GPU, so it is called only
+after the last measured step (or not at all, when the training thread may be hanging).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vivace.measure.inside.ceiling import matmul_ceiling_tflops
+from vivace.measure.inside.memory import devices_in_use
+from vivace.measure.inside.provenance import describe_devices, describe_process
+from vivace.measure.inside.recorder import gpu_marks, host_marks
+from vivace.measure.inside.timeline import PHASES, Step, Timeline, split
+
+if TYPE_CHECKING:
+    from vivace.measure.inside.session import Session
+
+__all__ = ["write"]
+
+
+def write(session: Session, status: str, reason: str | None, touch_gpu: bool) -> None:
+    """Build the payload and put it into the run's folder as ``rank-R-PID.json``."""
+    text = json.dumps(_build(session, status, reason, touch_gpu))
+    folder = Path(session.settings.folder)
+    temporary = folder / f".rank-{session.rank}-{os.getpid()}.tmp"
+    temporary.write_text(text)
+    os.replace(temporary, folder / f"rank-{session.rank}-{os.getpid()}.json")
+
+
+def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -> dict[str, Any]:
+    on_gpu = session.device.type == "cuda"
+    raw, first_is_warmup = _measured_marks(session)
+    timelines = _timelines(raw, on_gpu and touch_gpu)
+    if first_is_warmup:  # never a figure from the first call
+        timelines = {clock: _without_first(timeline) for clock, timeline in timelines.items()}
+    main = timelines.get("gpu") or timelines["host"]
+    indices = devices_in_use() if touch_gpu else []
+    return {
+        "status": status,
+        "reason": reason,
+        "rank": session.rank,
+        "world": session.world,
+        "pid": os.getpid(),
+        "device": str(session.device),
+        "clock": "gpu" if "gpu" in timelines else "host",
+        "warmup_steps": session.warmup_done or session.total_steps - len(main.steps),
+        "total_steps": session.total_steps,
+        "series": _series(main),
+        "host_series": _series(timelines["host"]) if "gpu" in timelines else None,
+        **_inputs(session, main.steps),
+        "losses": _losses(main.steps) if touch_gpu or not on_gpu else [],
+        "skipped_steps": sum(step.skipped for step in main.steps),
+        "optimizers": len(session.counts),
+        "micro_batches": _per_step([len(step.backwards) for step in main.steps]),
+        "validation": {
+            "ms": main.validation_ms, "batches": main.validation_batches, "runs": main.validation_runs,
+        },
+        "loaders": list(session.loaders.values()),
+        "flops": session.flops.as_dict() if session.flops is not None else None,
+        "ceiling": _ceiling(session, indices) if touch_gpu and status == "complete" else None,
+        "memory": session.memory or (session._memory_now() if touch_gpu else None),
+        "energy": session.energy.result if session.energy else None,
+        "energy_why_not": session.energy.why_not if session.energy else None,
+        "profile": session.profile,
+        "syncs": session.syncs.as_list(session.settings.sync_steps) if session.syncs else [],
+        "devices": describe_devices(indices),
+        "process": describe_process(),
+        "parameters": _parameters(session),
+        "notes": session.notes,
+    }  # fmt: skip
+
+
+def _measured_marks(session: Session) -> tuple[list[Any], bool]:
+    """The marks of the window; of what there was of it; or, when it never opened, of all but the first step."""
+    marks = session.recorder.marks
+    if session.window is not None:
+        return _opened(marks[session.window[0] : session.window[1]]), False
+    if session.window_start is not None and any(_ends_step(mark) for mark in marks[session.window_start + 1 :]):
+        return _opened(marks[session.window_start :]), False
+    return list(marks), True
+
+
+def _opened(marks: list[Any]) -> list[Any]:
+    """The window begins where the step before it ended: that mark is only a time here."""
+    _code, ns, event, _extra = marks[0]
+    return [("open", ns, event, None), *marks[1:]]
+
+
+def _ends_step(mark: Any) -> bool:
+    return mark[0] == "opt-" and bool(mark[3]) and mark[3]["ends_step"]
+
+
+def _timelines(raw: list[Any], read_gpu: bool) -> dict[str, Timeline]:
+    timelines = {"host": split(host_marks(raw))}
+    if read_gpu:
+        # A broken context (a device assert, a lost GPU) still leaves the host's clock.
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.synchronize()
+            timelines["gpu"] = split(gpu_marks(raw))
+    return timelines
+
+
+def _without_first(timeline: Timeline) -> Timeline:
+    timeline.steps = timeline.steps[1:]
+    return timeline
+
+
+def _series(timeline: Timeline) -> dict[str, list[float]]:
+    """Milliseconds, one entry per step: the whole step, and each phase."""
+    steps = timeline.steps
+    series = {"step": [round(step.total_ms, 5) for step in steps]}
+    for phase in PHASES:
+        series[phase] = [round(step.phases_ms[phase], 5) for step in steps]
+    return series
+
+
+def _inputs(session: Session, steps: list[Step]) -> dict[str, Any]:
+    """Samples and tokens of every step: what the loaders delivered, or what went into the forwards."""
+    sizes = {id(root): sum(p.numel() for p in root.parameters()) for root in session.roots}
+    fetched = [sum(step.fetched) for step in steps]
+    fetches = sum(len(step.fetched) for step in steps)
+    forwards = [[f for f in step.forwards if f["grad"]] for step in steps]
+    by_root: dict[int, list[list[Any]]] = {}
+    for index, step_forwards in enumerate(forwards):
+        for forward in step_forwards:
+            by_root.setdefault(forward["root"], [[] for _ in steps])[index].append(forward)
+    # Of several networks, the one called least often sees each sample once (a discriminator sees it three times).
+    order = sorted(by_root, key=lambda root: (sum(map(len, by_root[root])), -sizes.get(root, 0)))
+    samples = [sum(f["samples"] or 0 for f in step) for step in by_root[order[0]]] if order else []
+    # Fewer fetches than steps: the batches are used several times, count what was trained on.
+    if fetches >= 0.9 * len(steps) and any(fetched):
+        samples = fetched
+    largest = max(by_root, key=lambda root: sizes.get(root, 0), default=None)
+    tokens = [sum(f["tokens"] or 0 for f in step) for step in by_root[largest]] if largest is not None else []
+    return {"samples": samples, "tokens": tokens if any(tokens) else []}
+
+
+def _losses(steps: list[Step]) -> list[float | None]:
+    """The scalar that each step followed: the sum over its backward passes (accumulation, several losses)."""
+    losses: list[float | None] = []
+    with contextlib.suppress(RuntimeError):
+        for step in steps:
+            parts = [float(loss) for loss in step.backwards if loss is not None]
+            losses.append(sum(parts) if parts else None)
+    return losses
+
+
+def _per_step(counts: list[int]) -> float | None:
+    return sum(counts) / len(counts) if counts else None
+
+
+def _parameters(session: Session) -> dict[str, int]:
+    unique = {id(p): p for root in session.roots for p in root.parameters()}
+    return {
+        "total": sum(p.numel() for p in unique.values()),
+        "trainable": sum(p.numel() for p in unique.values() if p.requires_grad),
+    }
+
+
+def _ceiling(session: Session, indices: list[int]) -> dict[str, Any] | None:
+    """Only where the catalogue knows no peak for the device: a matrix product measured now."""
+    if session.flops is None or not session.flops.by_type:
+        return None
+    arithmetic = max(session.flops.by_type, key=session.flops.by_type.__getitem__)
+    if session.device.type == "cuda" and _in_catalogue(torch.cuda.get_device_name(session.device), arithmetic):
+        return None
+    with contextlib.suppress(RuntimeError):
+        return {"tflops": matmul_ceiling_tflops(session.device, arithmetic), "arithmetic": arithmetic}
+    return None
+
+
+def _in_catalogue(name: str, arithmetic: str) -> bool:
+    from vivace.hardware.catalogue import find_gpu
+    from vivace.hardware.specs import peak_tflops
+
+    gpu = find_gpu(name)
+    return gpu is not None and peak_tflops(gpu, arithmetic) is not None

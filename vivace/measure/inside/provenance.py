@@ -1,0 +1,87 @@
+"""What a figure was measured on: versions, device, seed, and a hash of the user's own code."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import socket
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vivace.measure.inside.flops import something_was_compiled
+
+__all__ = ["describe_devices", "describe_process"]
+
+
+def describe_process() -> dict[str, Any]:
+    import torch.version
+
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    return {
+        "host": socket.gethostname(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        "seed": torch.initial_seed(),
+        "script": os.path.abspath(main) if main else None,
+        "code_sha256": _code_hash(main),
+        "threads": torch.get_num_threads(),
+        "flags": _flags(),
+    }
+
+
+def _flags() -> dict[str, Any]:
+    """Settings that decide speed and cannot be seen from outside."""
+    return {
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_deterministic": torch.backends.cudnn.deterministic,
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "anomaly_detection": torch.is_anomaly_enabled(),
+        "compiled": something_was_compiled(),
+    }
+
+
+def describe_devices(indices: list[int]) -> list[dict[str, Any]]:
+    described = []
+    for index in indices:
+        properties = torch.cuda.get_device_properties(index)
+        uuid = str(getattr(properties, "uuid", ""))
+        described.append(
+            {
+                "name": properties.name,
+                "uuid": uuid if not uuid or uuid.startswith("GPU-") else f"GPU-{uuid}",
+                "memory_gib": properties.total_memory / 2**30,
+                "sm_count": properties.multi_processor_count,
+                "compute_capability": f"{properties.major}.{properties.minor}",
+            }
+        )
+    return described
+
+
+def _code_hash(main: str | None) -> str | None:
+    """SHA-256 over the main script and every module of the user's own (under the script's or the current folder)."""
+    if main is None:
+        return None
+    homes = {os.path.dirname(os.path.abspath(main)), os.getcwd()}
+    installed = tuple(os.path.abspath(path) + os.sep for path in set(sysconfig.get_paths().values()))
+    files = {os.path.abspath(main)}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and file.endswith(".py"):
+            file = os.path.abspath(file)
+            ours = (module.__name__ or "").partition(".")[0] == "vivace"
+            if not ours and not file.startswith(installed) and any(file.startswith(home + os.sep) for home in homes):
+                files.add(file)
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        try:
+            digest.update(Path(file).read_bytes())
+        except OSError:
+            continue
+    return digest.hexdigest()

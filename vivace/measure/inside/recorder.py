@@ -1,0 +1,73 @@
+"""The list of marks, and the switches that the patched functions look at. Hot path: every line here costs step time.
+
+One recorder a process. It is *unarmed* (every patched function passes straight through) until the first backward of
+the process, in forked children (DataLoader workers), and for calls from other threads than the training one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+from vivace.measure.inside.timeline import Mark
+
+__all__ = ["Recorder", "gpu_marks", "host_marks"]
+
+
+class Recorder:
+    """``inside`` is true within a forward, a backward or a batch fetch: whatever happens there belongs to them."""
+
+    def __init__(self) -> None:
+        self.reset()
+        os.register_at_fork(after_in_child=self.reset)
+
+    def reset(self) -> None:
+        self.armed = False
+        self.inside = False
+        self.thread = 0
+        self.device: Any = None  # the CUDA device whose stream is timed, or None for the host's clock only
+        self._event: Any = None
+        self._current_stream: Any = None
+        self.marks: list[tuple[str, int, Any, Any]] = []
+
+    def arm(self, device: Any) -> None:
+        """Begin to record, for the calling thread and the device that the loss lives on."""
+        import torch
+
+        self.device = device if device.type == "cuda" else None
+        self._event = torch.cuda.Event if self.device is not None else None
+        self._current_stream = torch.cuda.current_stream
+        self.thread = threading.get_ident()
+        self.armed = True
+        self.mark("open")
+
+    def here(self) -> bool:
+        """Whether a patched function called now is one to record."""
+        return self.armed and not self.inside and threading.get_ident() == self.thread
+
+    def mark(self, code: str, extra: Any = None) -> None:
+        if self._event is None:
+            self.marks.append((code, time.perf_counter_ns(), None, extra))
+            return
+        event = self._event(enable_timing=True)
+        event.record(self._current_stream(self.device))
+        self.marks.append((code, time.perf_counter_ns(), event, extra))
+
+
+def host_marks(raw: list[tuple[str, int, Any, Any]]) -> list[Mark]:
+    """The marks on the host's clock, in milliseconds from the first."""
+    return [Mark(code, (ns - raw[0][1]) / 1e6, extra) for code, ns, _event, extra in raw]
+
+
+def gpu_marks(raw: list[tuple[str, int, Any, Any]]) -> list[Mark]:
+    """The marks on the GPU's clock. The caller has synchronised; reading earlier would raise."""
+    marks, t_ms, previous = [], 0.0, None
+    for code, _ns, event, extra in raw:
+        if previous is not None:
+            # Two events recorded back to back may differ by a rounding below zero.
+            t_ms += max(0.0, previous.elapsed_time(event))
+        marks.append(Mark(code, t_ms, extra))
+        previous = event
+    return marks

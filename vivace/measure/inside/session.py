@@ -1,0 +1,327 @@
+"""The course of a measurement inside one process: warm-up, timed window, energy tail, profiler, sync points, the end.
+
+Everything is driven from the end of an optimizer cycle (``on_step``), in the training thread. Stages follow each other
+in the order of ``Stage``; each is a number of cycles long. Nothing before the end waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import enum
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vivace.measure.inside import payload
+from vivace.measure.inside.attendant import Attendant
+from vivace.measure.inside.energy import EnergyMeter
+from vivace.measure.inside.flops import FlopCount, something_was_compiled
+from vivace.measure.inside.kernels import ProfileWindow
+from vivace.measure.inside.memory import device_memory, devices_in_use, host_memory
+from vivace.measure.inside.provenance import describe_devices
+from vivace.measure.inside.recorder import Recorder
+from vivace.measure.inside.settings import Settings, rank_and_world
+from vivace.measure.inside.syncs import SyncWatch
+from vivace.measure.inside.warmup import WarmupDetector
+
+__all__ = ["Session", "Stage"]
+
+_ENERGY_WINDOW_S = 2.0  # the NVML counter is refreshed every 20 to 100 ms: two seconds keep that error below 5 %
+_TAIL_STEPS_MAX = 2000
+_OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
+_RESTARTS_MAX = 3  # a script that makes a new optimizer every epoch must not keep us waiting for ever
+
+
+class Stage(enum.Enum):
+    WAITING = "waiting for the first step"
+    WARMUP = "warming up"
+    FLOPS_EARLY = "counting FLOPs"
+    WINDOW = "measuring"
+    TAIL = "measuring energy"
+    PROFILE = "profiling"
+    SYNCS = "looking for sync points"
+    FLOPS_LATE = "counting FLOPs, uncompiled"
+    DONE = "done"
+
+
+class Session:
+    """One per process. ``loaders`` holds the settings of the DataLoaders seen."""
+
+    def __init__(self, settings: Settings, recorder: Recorder) -> None:
+        self.settings, self.recorder = settings, recorder
+        self.loaders: dict[str, Any] = {}
+        self.roots: Any = ()
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self.stage = Stage.WAITING
+        self.stage_steps = 0
+        self.total_steps = 0
+        self.counts: dict[int, int] = {}
+        self.anchor: int | None = None
+        self.restarts = 0
+        self.window: tuple[int, int] | None = None  # indices into the recorder's marks
+        self.window_start: int | None = None
+        self.warmup_done = 0
+        self.flops: FlopCount | None = None
+        self.profile: dict[str, Any] | None = None
+        self.syncs: SyncWatch | None = None
+        self.memory: dict[str, Any] | None = None
+        self.energy: EnergyMeter | None = None
+        self.attendant: Attendant | None = None
+        self.notes: list[str] = []
+        self.written = False
+        self.raised = 0
+        self.rank, self.world = 0, 1
+        self._tool: Any = None
+
+    # -- beginning -------------------------------------------------------------------------------------------------
+
+    def begin(self, device: torch.device) -> None:
+        """At the first backward of the process."""
+        if device.type not in ("cuda", "cpu"):
+            self.notes.append(f"device {device.type}: times are the host's, taken without synchronising")
+        self.device = device
+        self.rank, self.world = rank_and_world()
+        self.recorder.arm(device)
+        self.warmup = WarmupDetector(self.settings.warmup_steps, several_ranks=self.world > 1)
+        self.attendant = Attendant(
+            Path(self.settings.folder), self._progress, self._sample_power, self._on_stop_request
+        )
+        self.attendant.start()
+        atexit.register(self._at_exit)
+        self._enter(Stage.WARMUP)
+
+    def _sample_power(self) -> None:
+        if self.energy is not None:
+            self.energy.sample()
+
+    def _progress(self) -> dict[str, Any]:
+        total = {Stage.WINDOW: self.settings.steps}.get(self.stage)
+        return {
+            "rank": self.rank,
+            "stage": self.stage.value,
+            "done": self.stage_steps,
+            "of": total,
+            "steps": self.total_steps,
+        }
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def on_step(self, optimizer: Any, skipped: bool) -> None:
+        """After every outermost optimizer step; decides whether it ends a cycle."""
+        ends = self._ends_a_cycle(id(optimizer))
+        self.recorder.mark("opt-", {"ends_step": ends, "skipped": skipped})
+        if not ends or self.stage is Stage.DONE:
+            if self.stage is Stage.DONE:
+                self._leave()
+            return
+        self.total_steps += 1
+        self.stage_steps += 1
+        self._advance()
+
+    def _ends_a_cycle(self, optimizer: int) -> bool:
+        """A cycle ends when the anchor steps: the optimizer that steps least often, the last one among equals.
+
+        With one optimizer that is every step; with a GAN's two it is the second; with five critic steps to one of
+        the generator it is the generator. When a new anchor appears, what was seen before is warm-up.
+        """
+        self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
+        least = min(self.counts.values())
+        newest = [key for key, count in self.counts.items() if count == least][-1]
+        if len(self.counts) > 1 and newest != self.anchor and self.counts[newest] == 1:
+            self._new_anchor(newest)
+        elif self.anchor is None:
+            self.anchor = newest
+        return optimizer == self.anchor
+
+    def _new_anchor(self, optimizer: int) -> None:
+        self.anchor = optimizer
+        if self.stage in (Stage.WARMUP, Stage.WINDOW, Stage.FLOPS_EARLY) and self.restarts < _RESTARTS_MAX:
+            if self.stage is Stage.FLOPS_EARLY and self.flops is not None:
+                self.flops.finish()
+                self.flops = None
+            self.restarts += 1
+            self.window_start = None
+            self.warmup.restart()
+            self._enter(Stage.WARMUP)
+
+    def _advance(self) -> None:
+        getattr(self, f"_during_{self.stage.name.lower()}")()
+
+    def _enter(self, stage: Stage) -> None:
+        self.stage, self.stage_steps = stage, 0
+
+    def _during_warmup(self) -> None:
+        self.warmup.step(time.perf_counter(), self.loaders)
+        if self.total_steps == 1:
+            return
+        if self.settings.count_flops and self.flops is None and not something_was_compiled():
+            self._begin_flops(Stage.FLOPS_EARLY)
+        elif self.warmup.is_over():
+            self._open_window()
+
+    def _begin_flops(self, stage: Stage) -> None:
+        self.flops = FlopCount(in_backward=self._in_backward)
+        self._enter(stage)
+        self.flops.begin()
+
+    def _in_backward(self) -> bool:
+        code = self.recorder.marks[-1][0]
+        return code in ("bwd+", "bwd=")
+
+    def _during_flops_early(self) -> None:
+        assert self.flops is not None
+        self.flops.finish()
+        self._enter(Stage.WARMUP)
+        self.warmup.forget_last()
+
+    def _open_window(self) -> None:
+        self.warmup_done = self.total_steps
+        self.window_start = len(self.recorder.marks) - 1
+        self.energy = EnergyMeter([device["uuid"] for device in describe_devices(devices_in_use())])
+        self.energy.start()
+        self._enter(Stage.WINDOW)
+
+    def _during_window(self) -> None:
+        if self.stage_steps < self.settings.steps:
+            return
+        assert self.window_start is not None
+        self.window = (self.window_start, len(self.recorder.marks))
+        self.memory = self._memory_now()
+        self._enter(Stage.TAIL)
+        self.stage_steps = 0
+        self._during_tail()
+
+    def _memory_now(self) -> dict[str, Any]:
+        return {"devices": [device_memory(i) for i in devices_in_use()], "host": host_memory()}
+
+    def _during_tail(self) -> None:
+        """Go on until the energy window is long enough. Ranks must leave together, so only a single process may wait."""
+        assert self.energy is not None
+        steps = self.settings.steps + self.stage_steps
+        short = self.energy.handles and self.energy.seconds() < _ENERGY_WINDOW_S
+        if short and self.world == 1 and self.stage_steps < _TAIL_STEPS_MAX:
+            return
+        self.energy.stop(steps)
+        self._begin_profile()
+
+    def _begin_profile(self) -> None:
+        if self.settings.profile_steps > 0 and not _profiler_is_on():
+            try:
+                self._tool = ProfileWindow(on_gpu=self.device.type == "cuda")
+                self._tool.begin()
+            except RuntimeError as error:
+                self.notes.append(f"no profiler window: {error}")
+            else:
+                self._enter(Stage.PROFILE)
+                return
+        elif self.settings.profile_steps > 0:
+            self.notes.append("no profiler window: the script runs a profiler of its own")
+        self._begin_syncs()
+
+    def _during_profile(self) -> None:
+        if self.stage_steps >= self.settings.profile_steps:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            self.profile = self._tool.finish(self.stage_steps)
+            self._begin_syncs()
+
+    def _begin_syncs(self) -> None:
+        if self.device.type == "cuda" and self.settings.sync_steps > 0:
+            self.syncs = SyncWatch()
+            self._enter(Stage.SYNCS)
+            self.syncs.begin()
+        else:
+            self._begin_late_flops()
+
+    def _during_syncs(self) -> None:
+        assert self.syncs is not None
+        if self.stage_steps >= self.settings.sync_steps:
+            self.syncs.finish()
+            self._begin_late_flops()
+
+    def _begin_late_flops(self) -> None:
+        """A compiled model is counted last, in one uncompiled step, if that step is sure to fit."""
+        if not self.settings.count_flops or self.flops is not None:
+            self._end()
+        elif _memory_is_tight():
+            self.notes.append("FLOPs not counted: the compiled model might not fit uncompiled")
+            self._end()
+        else:
+            self._write("complete", None)  # whatever the uncompiled step does, the figures are safe
+            self.written = False
+            self._begin_flops(Stage.FLOPS_LATE)
+
+    def _during_flops_late(self) -> None:
+        assert self.flops is not None
+        self.flops.finish()
+        self._end()
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        self._enter(Stage.DONE)
+        self._write("complete", None)
+        if self.attendant is not None:
+            self.attendant.leaving.set()
+        self._leave()
+
+    def _leave(self) -> None:
+        """End the script from the training thread, so that its own clean-up runs. Caught three times: end it for good."""
+        self.raised += 1
+        if self.raised > 3:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+        raise SystemExit(0)
+
+    def _at_exit(self) -> None:
+        if self.stage is Stage.WAITING or self.attendant is None:
+            return
+        self.attendant.done.set()
+        if not self.written:
+            self._write("partial", _why_it_ended())
+
+    def _on_stop_request(self) -> None:
+        """From the attendant's thread, with the training thread perhaps hanging: touch nothing on the GPU."""
+        self._write("partial", "stopped by vivace: the time given by --timeout was over", touch_gpu=False)
+
+    def _write(self, status: str, reason: str | None, touch_gpu: bool = True) -> None:
+        if self.written:
+            return
+        self.written = True
+        with contextlib.suppress(OSError):
+            payload.write(self, status, reason, touch_gpu)
+
+
+def _profiler_is_on() -> bool:
+    return bool(torch.autograd._profiler_enabled())
+
+
+def _memory_is_tight() -> bool:
+    return any(
+        torch.cuda.memory_stats(i).get("reserved_bytes.all.peak", 0)
+        > 0.5 * torch.cuda.get_device_properties(i).total_memory
+        for i in devices_in_use()
+    )
+
+
+def _why_it_ended() -> str:
+    """The uncaught exception, if one ended the process; its traceback is in the script's own output."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if error is None:
+        return "the script ended by itself"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted (Ctrl-C)"
+    text = (str(error).splitlines() or [""])[0][:300]
+    if isinstance(error, torch.OutOfMemoryError) or _OUT_OF_MEMORY.search(text):
+        return f"out of memory: {text}"
+    return f"the script crashed: {type(error).__name__}: {text}"

@@ -1,0 +1,44 @@
+"""What the parent asks of the measured process, carried in one environment variable as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+
+__all__ = ["HOME_VARIABLE", "VARIABLE", "Settings", "rank_and_world"]
+
+VARIABLE = "VIVACE_INSIDE"
+HOME_VARIABLE = "VIVACE_HOME"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``folder`` receives the payloads; ``warmup_steps`` of None means: detect it."""
+
+    folder: str
+    steps: int = 50
+    warmup_steps: int | None = None
+    profile_steps: int = 3
+    sync_steps: int = 3
+    count_flops: bool = True
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Settings:
+        return cls(**json.loads(text))
+
+
+def rank_and_world() -> tuple[int, int]:
+    """This process's rank and the number of ranks: torch.distributed's once it runs, else torchrun's or Slurm's
+    variables; (0, 1) alone."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    for rank, world in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")):
+        if rank in os.environ and world in os.environ:
+            return int(os.environ[rank]), int(os.environ[world])
+    return 0, 1

@@ -1,0 +1,94 @@
+"""Host-device synchronisations in the loop, with the line of the user's code that causes each.
+
+torch warns at every synchronising operation while its sync debug mode is on; the warning is raised in the frame that
+caused it, so the stack is there to be read. Explicit ``synchronize()`` calls do not warn and are watched here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import warnings
+from collections import Counter
+from types import FrameType
+from typing import Any
+
+import torch
+
+__all__ = ["SyncWatch"]
+
+_LIBRARIES = tuple(
+    os.path.abspath(path) for path in {*sysconfig.get_paths().values(), os.path.dirname(torch.__file__)} if path
+)
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class SyncWatch:
+    """Between ``begin`` and ``finish``: counts by (file, line, operation)."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, int, str]] = Counter()
+
+    def begin(self) -> None:
+        self._mode = torch.cuda.get_sync_debug_mode()
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        warnings.filterwarnings("always", message=".*called a synchronizing CUDA operation.*")
+        self._show = warnings.showwarning
+        warnings.showwarning = self._on_warning  # type: ignore[assignment]
+        self._originals = (
+            torch.cuda.synchronize,
+            torch.cuda.Event.synchronize,
+            torch.cuda.Stream.synchronize,
+        )
+        torch.cuda.synchronize = self._counted(torch.cuda.synchronize)
+        torch.cuda.Event.synchronize = self._counted(torch.cuda.Event.synchronize)  # type: ignore[method-assign]
+        torch.cuda.Stream.synchronize = self._counted(torch.cuda.Stream.synchronize)  # type: ignore[method-assign]
+        torch.cuda.set_sync_debug_mode("warn")
+
+    def finish(self) -> None:
+        torch.cuda.set_sync_debug_mode(self._mode)
+        torch.cuda.synchronize, torch.cuda.Event.synchronize, torch.cuda.Stream.synchronize = self._originals  # type: ignore[method-assign]
+        self._warnings.__exit__(None, None, None)
+
+    def _on_warning(self, message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+        if "synchronizing CUDA operation" in str(message):
+            self._note(sys._getframe(1), None)
+        else:
+            self._show(message, category, filename, lineno, *rest)
+
+    def _counted(self, original: Any) -> Any:
+        def synchronize(*args: Any, **kwargs: Any) -> Any:
+            self._note(sys._getframe(1), "synchronize")
+            return original(*args, **kwargs)
+
+        return synchronize
+
+    def _note(self, frame: FrameType | None, operation: str | None) -> None:
+        innermost = frame
+        while frame is not None and _is_library(frame.f_code.co_filename):
+            frame = frame.f_back
+        place = frame or innermost
+        if place is not None:
+            line = _source_line(place)
+            self.counts[(place.f_code.co_filename, place.f_lineno, operation or line)] += 1
+
+    def as_list(self, steps: int) -> list[dict[str, Any]]:
+        return [
+            {"file": file, "line": line, "code": code, "per_step": count / steps}
+            for (file, line, code), count in self.counts.most_common()
+        ]
+
+
+def _is_library(filename: str) -> bool:
+    path = os.path.abspath(filename)
+    return (
+        filename.startswith("<") or path.startswith(_OURS) or any(path.startswith(root + os.sep) for root in _LIBRARIES)
+    )
+
+
+def _source_line(frame: FrameType) -> str:
+    import linecache
+
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()[:120]

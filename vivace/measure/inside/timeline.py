@@ -1,0 +1,180 @@
+"""From the raw marks of a run to steps, phases and validation. Pure: no torch, no clock, no state.
+
+The recorder writes a mark wherever one phase of training ends and another begins. Time between two marks belongs
+to exactly one phase, so the phases of a step add up to the step. The same marks are read twice: once with the GPU's
+clock (CUDA events on the stream, so a wait shows up only where the GPU really waited) and once with the host's.
+
+A *piece* is a stretch between delimiters (a batch fetched, eval()/train() called, an optimizer step). A piece in
+which nothing was trained and only gradient-free forwards ran, or which ran in eval mode, is validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = ["PHASES", "Mark", "Step", "Timeline", "split"]
+
+PHASES = ("loader", "copy", "forward", "backward", "communication", "optimizer", "other")
+
+_PHASE_OF = {
+    "data": "loader",
+    "copy": "copy",
+    "fwd": "forward",
+    "bwd": "backward",
+    "comm": "communication",
+    "opt": "optimizer",
+}
+
+
+class Mark(NamedTuple):
+    """``code`` is a phase's short name with ``+`` (enter) or ``-`` (leave), ``bwd=`` (gradients computed, waiting for
+    communication), ``eval`` or ``train`` (mode switch), or ``open`` (the first mark). ``extra`` depends on the code."""
+
+    code: str
+    t_ms: float
+    extra: Any = None
+
+
+@dataclass
+class Step:
+    """One optimizer cycle: its time by phase, what went in, and the extras of its backward passes."""
+
+    phases_ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    fetched: list[int] = field(default_factory=list)
+    forwards: list[Any] = field(default_factory=list)
+    backwards: list[Any] = field(default_factory=list)
+    skipped: bool = False
+
+    @property
+    def total_ms(self) -> float:
+        return sum(self.phases_ms.values())
+
+
+@dataclass
+class Timeline:
+    steps: list[Step] = field(default_factory=list)
+    validation_ms: float = 0.0
+    validation_batches: int = 0
+    validation_runs: int = 0
+    unfinished: Step = field(default_factory=Step)
+
+
+@dataclass
+class _Piece:
+    eval_mode: bool
+    step: Step = field(default_factory=Step)
+    trained: bool = False
+    forwards_without_grad: int = 0
+    pending_ms: float = 0.0
+
+    def is_validation(self) -> bool:
+        return not self.trained and (self.eval_mode or self.forwards_without_grad > 0)
+
+
+class _Splitter:
+    def __init__(self) -> None:
+        self.result = Timeline()
+        self.stack: list[str] = []
+        self.piece = _Piece(eval_mode=False)
+        self.in_tail = False  # after a forward that needs a gradient: what follows is the loss, if a backward comes
+        self.was_validation = False
+
+    def elapse(self, ms: float) -> None:
+        if self.in_tail and (not self.stack or self.stack[-1] == "optimizer"):
+            self.piece.pending_ms += ms
+        else:
+            self.piece.step.phases_ms[self.stack[-1] if self.stack else "other"] += ms
+
+    def settle_tail(self, phase: str) -> None:
+        self.piece.step.phases_ms[phase] += self.piece.pending_ms
+        self.piece.pending_ms = 0.0
+        self.in_tail = False
+
+    def close_piece(self, eval_mode: bool | None = None) -> None:
+        piece = self.piece
+        self.settle_tail("optimizer" if "optimizer" in self.stack else "other")
+        if piece.is_validation():
+            self.result.validation_ms += piece.step.total_ms
+            self.result.validation_batches += piece.forwards_without_grad > 0
+            self.result.validation_runs += not self.was_validation
+            self.was_validation = True
+        else:
+            _add(self.result.unfinished, piece.step)
+            self.was_validation = self.was_validation and not piece.trained
+        self.piece = _Piece(eval_mode=piece.eval_mode if eval_mode is None else eval_mode)
+
+    def close_step(self) -> None:
+        self.piece.trained = True
+        self.close_piece()
+        self.result.steps.append(self.result.unfinished)
+        self.result.unfinished = Step()
+
+    def take(self, mark: Mark) -> None:
+        code, extra = mark.code, mark.extra
+        if code in ("eval", "train"):
+            if not self.stack:
+                self.close_piece(eval_mode=code == "eval")
+        elif code == "bwd=":
+            if self.stack and self.stack[-1] == "backward":
+                self.stack[-1] = "communication"
+        elif code.endswith("+"):
+            self.enter(code[:-1], extra)
+        elif code.endswith("-"):
+            self.leave(code[:-1], extra)
+
+    def enter(self, name: str, extra: Any) -> None:
+        if name == "data" and not self.stack:
+            self.close_piece()
+        elif name == "bwd":
+            self.settle_tail("forward")
+            self.piece.trained = True
+            self.piece.step.backwards.append(extra)
+        elif name == "opt" and not self.stack:
+            self.settle_tail("other")
+            self.piece.trained = True
+        self.stack.append(_PHASE_OF[name])
+
+    def leave(self, name: str, extra: Any) -> None:
+        if self.stack:
+            self.stack.pop()
+        step = self.piece.step
+        if name == "data" and extra:
+            step.fetched.append(extra)
+        elif name == "fwd" and extra is not None:
+            self.left_forward(extra)
+        elif name == "opt" and extra is not None:
+            step.skipped = step.skipped or extra.get("skipped", False)
+            if extra.get("ends_step"):
+                self.close_step()
+
+    def left_forward(self, extra: dict[str, Any]) -> None:
+        self.piece.step.forwards.append(extra)
+        if extra["grad"]:
+            self.piece.trained = True
+            self.in_tail = True
+        else:
+            self.piece.forwards_without_grad += 1
+
+
+def _add(into: Step, part: Step) -> None:
+    for phase, ms in part.phases_ms.items():
+        into.phases_ms[phase] += ms
+    into.fetched += part.fetched
+    into.forwards += part.forwards
+    into.backwards += part.backwards
+    into.skipped = into.skipped or part.skipped
+
+
+def split(marks: Sequence[Mark] | Iterable[Mark]) -> Timeline:
+    """Cut the marks into steps. Nothing is lost: steps + validation + unfinished = last mark - first mark."""
+    splitter = _Splitter()
+    previous: float | None = None
+    for mark in marks:
+        if previous is not None:
+            splitter.elapse(mark.t_ms - previous)
+        previous = mark.t_ms
+        splitter.take(mark)
+    splitter.close_piece()
+    return splitter.result

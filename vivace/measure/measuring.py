@@ -1,0 +1,143 @@
+"""``measure``: run a training command, unedited, and say where its time, memory and energy go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from vivace.errors import UserError
+from vivace.hardware.machine import this_machine
+from vivace.measure.command import Outcome, Progress, Sink, run_command
+from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.measure.inside.attendant import STOP_FILE
+from vivace.measure.inside.settings import Settings
+from vivace.measure.merge import merge, read_payloads
+from vivace.records.measurement import Measurement
+
+__all__ = ["Measured", "Request", "measure"]
+
+RECORD = "measurement.json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure and how long. ``warmup_steps`` None: detect it. ``profile`` false: no profiler window."""
+
+    command: tuple[str, ...]
+    steps: int = 50
+    warmup_steps: int | None = None
+    profile: bool = True
+    flops: bool = True
+    timeout_s: float | None = None
+    output: Path = Path("runs")
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The record (None when nothing could be measured: ``message`` says why), its folder, and how the command ended."""
+
+    measurement: Measurement | None
+    folder: Path
+    outcome: Outcome
+    message: str | None = None
+    hint: str | None = None
+
+
+def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
+    """Run the command of ``request``; its output goes to ``sink``, how far it is to ``progress``."""
+    _check(request)
+    folder = new_run_folder(request.output, request.name or name_of_command(request.command))
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    settings = Settings(
+        folder=str(folder.resolve()),
+        steps=request.steps,
+        warmup_steps=request.warmup_steps,
+        profile_steps=3 if request.profile else 0,
+        sync_steps=3 if request.profile else 0,
+        count_flops=request.flops,
+    )
+    try:
+        outcome = run_command(request.command, settings, sink, progress, request.timeout_s)
+    except UserError:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
+    payloads = read_payloads(folder)
+    seen = _was_reached(folder)
+    _tidy(folder)
+    if not any(payload["total_steps"] for payload in payloads):
+        message, hint = _why_nothing(request, outcome, seen, payloads[0]["reason"] if payloads else None)
+        return Measured(None, folder, outcome, message, hint)
+    record = merge(payloads, this_machine(), request.command, dict(os.environ), str(folder), started_at)
+    record = _with_outcome(record, outcome)
+    record.save(folder / RECORD)
+    return Measured(record, folder, outcome)
+
+
+def _check(request: Request) -> None:
+    if not request.command:
+        raise UserError("no command to measure", hint="vivace measure -- python train.py …")
+    if request.steps < 1:
+        raise UserError(f"--steps must be at least 1, not {request.steps}")
+    if request.warmup_steps is not None and request.warmup_steps < 0:
+        raise UserError(f"--warmup must be 0 or more, not {request.warmup_steps}")
+    if request.timeout_s is not None and request.timeout_s <= 0:
+        raise UserError(f"--timeout must be above 0 seconds, not {request.timeout_s:g}")
+
+
+def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
+    """A rank that was killed cannot say so itself."""
+    if record.status == "complete" and outcome.exit_code == 0:
+        return record
+    reason = record.reason
+    if outcome.timed_out:
+        reason = reason or "stopped by vivace: the time given by --timeout was over"
+    elif outcome.exit_code == 137:
+        reason = f"{reason or 'killed (SIGKILL)'}; the kernel kills a process that takes too much memory"
+    elif outcome.exit_code != 0:
+        reason = reason or f"the command ended with exit code {outcome.exit_code}"
+    status: Any = "partial" if reason else record.status
+    return record.model_copy(update={"status": status, "reason": reason})
+
+
+def _was_reached(folder: Path) -> bool:
+    return any(folder.glob("imported-*"))
+
+
+def _tidy(folder: Path) -> None:
+    """The payloads and progress files have served; the record, the logs stay."""
+    for pattern in ("rank-*.json", "progress-*.json", "imported-*", STOP_FILE, ".rank-*.tmp"):
+        for path in folder.glob(pattern):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _why_nothing(
+    request: Request, outcome: Outcome, torch_was_imported: bool, reason: str | None
+) -> tuple[str, str | None]:
+    """The most helpful sentence for a run without a single training step."""
+    ended = f"exit code {outcome.exit_code}"
+    if outcome.timed_out:
+        return f"nothing measured: no training step within {request.timeout_s:g} s", "raise --timeout"
+    if outcome.interrupted:
+        return "nothing measured: interrupted before the first training step", None
+    if not torch_was_imported:
+        return (
+            f"nothing measured: the command never imported torch ({ended})",
+            "is it a PyTorch training? `python -I` and `python -E` keep vivace out: leave those flags away",
+        )
+    if outcome.exit_code != 0:
+        why = f": {reason}" if reason else ""
+        return (
+            f"nothing measured: the command ended before its first training step was done ({ended}){why}",
+            None,
+        )
+    return (
+        f"nothing measured: torch was imported, but no optimizer stepped ({ended})",
+        "vivace finds the steps by torch.optim optimizers (or a GradScaler); updates by hand are not seen",
+    )

@@ -1,0 +1,244 @@
+"""From the payloads of all ranks to one ``Measurement``. Reads the run's folder, computes, writes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vivace import __version__
+from vivace.hardware.catalogue import find_gpu
+from vivace.hardware.specs import peak_tflops
+from vivace.measure.inside.timeline import PHASES
+from vivace.measure.statistics import spread
+from vivace.records.machine import Machine
+from vivace.records.measurement import (
+    DeviceMemory,
+    Energy,
+    Flops,
+    HostMemory,
+    Loader,
+    Measurement,
+    Memory,
+    Mfu,
+    Origin,
+    Profile,
+    Rank,
+    Spread,
+    Sync,
+    Validation,
+)  # fmt: skip
+from vivace.records.privacy import safe_command, safe_environment
+
+__all__ = ["merge", "read_payloads"]
+
+_SHORT_ENERGY_WINDOW_S = 1.0
+
+Payload = dict[str, Any]
+
+
+def read_payloads(folder: Path) -> list[Payload]:
+    """One payload per rank, rank 0 first. Of several processes with the same rank, the one that trained longest."""
+    best: dict[int, Payload] = {}
+    for path in sorted(folder.glob("rank-*.json")):
+        with contextlib.suppress(OSError, ValueError):
+            payload = json.loads(path.read_text())
+            rank = payload["rank"]
+            if rank not in best or payload["total_steps"] > best[rank]["total_steps"]:
+                best[rank] = payload
+    return [best[rank] for rank in sorted(best)]
+
+
+def merge(
+    payloads: Sequence[Payload],
+    machine: Machine,
+    command: Sequence[str],
+    environment: dict[str, str],
+    folder: str,
+    started_at: str,
+    notes: Sequence[str] = (),
+) -> Measurement:
+    first = payloads[0]
+    steps = len(first["series"]["step"])
+    partial = [p for p in payloads if p["status"] != "complete"]
+    flops = Flops(**{k: first["flops"][k] for k in Flops.model_fields}) if _counted(first) else None
+    mfu = _mfu(first, flops)
+    samples_per_s = _sum([_rate(p, "samples") for p in payloads])
+    return Measurement(
+        status="partial" if partial else "complete",
+        reason=partial[0]["reason"] if partial else None,
+        steps=steps,
+        warmup_steps=first["warmup_steps"],
+        samples_per_s=samples_per_s,
+        tokens_per_s=_sum([_rate(p, "tokens") for p in payloads]),
+        batch_size=_batch_size(first),
+        global_batch_size=_sum([_batch_size(p) for p in payloads]),
+        micro_batches=first["micro_batches"],
+        optimizers=first["optimizers"],
+        skipped_steps=first["skipped_steps"],
+        step_ms=spread(first["series"]["step"]) if steps else None,
+        phases_ms=_phases(first["series"]),
+        host_phases_ms=_phases(first["host_series"]) if first["host_series"] else {},
+        clock=first["clock"],
+        series_ms={name: tuple(values) for name, values in first["series"].items()},
+        losses=_mean_losses(payloads),
+        parameters=first["parameters"]["total"],
+        trainable_parameters=first["parameters"]["trainable"],
+        flops=flops,
+        mfu=mfu.value if mfu else None,
+        mfu_detail=mfu,
+        memory=_memory(payloads),
+        energy=_energy(payloads, samples_per_s),
+        validation=Validation(
+            total_ms=first["validation"]["ms"],
+            batches=first["validation"]["batches"],
+            runs=first["validation"]["runs"],
+        ),
+        profile=Profile(**first["profile"]) if first["profile"] else None,
+        syncs=tuple(Sync(**sync) for sync in first["syncs"]),
+        loaders=tuple(Loader(**loader) for loader in first["loaders"]),
+        ranks=tuple(_rank(p) for p in payloads if p["series"]["step"]),
+        devices=tuple(device["name"] for p in payloads for device in p["devices"]),
+        origin=_origin(first, command, environment, folder, started_at),
+        machine=machine,
+        notes=(*notes, *first["notes"], *_why_no_flops(first)),
+    )
+
+
+def _counted(payload: Payload) -> bool:
+    return bool(payload["flops"]) and payload["flops"]["model"] > 0
+
+
+def _why_no_flops(payload: Payload) -> list[str]:
+    if payload["flops"] and payload["flops"]["uncounted"]:
+        return [f"FLOPs leave out: {', '.join(payload['flops']['uncounted'])}"]
+    return []
+
+
+def _phases(series: dict[str, list[float]]) -> dict[str, Spread]:
+    return {phase: spread(series[phase]) for phase in PHASES if series[phase]}
+
+
+def _rate(payload: Payload, what: str) -> float | None:
+    """Per second: all of it over all the time, so that rare long steps count."""
+    total_ms = sum(payload["series"]["step"])
+    return sum(payload[what]) / (total_ms / 1e3) if payload[what] and total_ms > 0 else None
+
+
+def _batch_size(payload: Payload) -> int | None:
+    """The usual number of samples per step: the most frequent one (the last batch of an epoch is smaller)."""
+    samples = [n for n in payload["samples"] if n]
+    return max(set(samples), key=lambda n: (samples.count(n), n)) if samples else None
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    present = [value for value in values if value is not None]
+    return sum(present) if present else None
+
+
+def _mean_losses(payloads: Sequence[Payload]) -> tuple[float | None, ...]:
+    columns = zip(*(p["losses"] for p in payloads), strict=False)
+    return tuple(sum(column) / len(column) if None not in column else None for column in columns)
+
+
+def _mfu(payload: Payload, flops: Flops | None) -> Mfu | None:
+    if flops is None or not payload["series"]["step"]:
+        return None
+    arithmetic = max(flops.by_type, key=flops.by_type.__getitem__)
+    step_s = sum(payload["series"]["step"]) / len(payload["series"]["step"]) / 1e3
+    names = [device["name"] for device in payload["devices"]]
+    spec = find_gpu(names[0]) if names else None
+    peak = peak_tflops(spec, arithmetic) if spec is not None else None
+    if spec is not None and peak is not None:
+        against = f"{spec.name} dense {arithmetic} peak (catalogue)"
+        peak *= len(names)
+    elif payload["ceiling"] and payload["ceiling"]["tflops"]:
+        peak, against = payload["ceiling"]["tflops"], f"{arithmetic} matmul measured on this device"
+    else:
+        return None
+    achieved = flops.model / step_s / 1e12
+    return Mfu(
+        value=achieved / peak,
+        hfu=flops.hardware / step_s / 1e12 / peak,
+        peak_tflops=peak,
+        arithmetic=arithmetic,
+        against=against,
+    )
+
+
+def _memory(payloads: Sequence[Payload]) -> Memory:
+    devices = [DeviceMemory(**d) for p in payloads if p["memory"] for d in p["memory"]["devices"]]
+    hosts = [HostMemory(**p["memory"]["host"]) for p in payloads if p["memory"] and p["memory"]["host"]]
+    return Memory(
+        device=max(devices, key=lambda d: d.reserved_peak_gib, default=None),
+        host=HostMemory(
+            rss_gib=sum(h.rss_gib for h in hosts),
+            rss_peak_gib=sum(h.rss_peak_gib for h in hosts),
+            children_rss_gib=sum(h.children_rss_gib for h in hosts),
+            children=sum(h.children for h in hosts),
+        )
+        if hosts
+        else None,
+    )
+
+
+def _energy(payloads: Sequence[Payload], samples_per_s: float | None) -> Energy:
+    """Average power times time: the counter's window and the timed one need not be the same steps."""
+    measured = {tuple(d["uuid"] for d in p["devices"]): p for p in payloads if p["energy"]}
+    if not measured:
+        why = next((p["energy_why_not"] for p in payloads if p["energy_why_not"]), None)
+        return Energy(measured=False, how=f"not measured: {why or 'the run ended before the window closed'}")
+    results = [p["energy"] for p in measured.values()]  # ranks that share a GPU must not count it twice
+    average_w = sum(r["average_w"] for r in results)
+    step_ms = payloads[0]["series"]["step"]
+    window_s = min(r["window_s"] for r in results)
+    how = f"{results[0]['method']} of {sum(map(len, measured))} GPU(s) over {window_s:.1f} s; host not included"
+    if window_s < _SHORT_ENERGY_WINDOW_S:
+        how += "; the window is short, expect an error of 10 % or more"
+    peaks = [r["peak_w"] for r in results]
+    return Energy(
+        measured=True,
+        how=how,
+        joules_per_step=average_w * sum(step_ms) / len(step_ms) / 1e3,
+        joules_per_sample=average_w / samples_per_s if samples_per_s else None,
+        average_w=average_w,
+        peak_w=sum(peaks) if None not in peaks else None,
+        window_s=window_s,
+        gpus=sum(map(len, measured)),
+    )
+
+
+def _rank(payload: Payload) -> Rank:
+    memory = [DeviceMemory(**d) for d in payload["memory"]["devices"]] if payload["memory"] else []
+    return Rank(
+        rank=payload["rank"],
+        host=payload["process"]["host"],
+        device=payload["device"],
+        step_ms=spread(payload["series"]["step"]),
+        phases_ms=_phases(payload["series"]),
+        samples_per_s=_rate(payload, "samples"),
+        memory=max(memory, key=lambda d: d.reserved_peak_gib, default=None),
+    )
+
+
+def _origin(
+    payload: Payload, command: Sequence[str], environment: dict[str, str], folder: str, started_at: str
+) -> Origin:
+    process = payload["process"]
+    return Origin(
+        command=safe_command(command),
+        folder=folder,
+        script=process["script"],
+        code_sha256=process["code_sha256"],
+        seed=process["seed"],
+        environment=safe_environment(environment),
+        vivace=__version__,
+        python=process["python"],
+        torch=process["torch"],
+        cuda=process["cuda"],
+        cudnn=process["cudnn"],
+        flags=process["flags"],
+        started_at=started_at,
+    )

@@ -1,0 +1,48 @@
+"""``Finding``: something that holds a training job back, with its evidence and its price. Made by check."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from vivace.records.base import Part, Record
+
+__all__ = ["Finding", "Findings", "Place", "Risk"]
+
+
+class Risk(StrEnum):
+    """What a change may do to the numbers of a training; a proof asks more of a riskier one."""
+
+    EXACT = "exact"
+    ROUNDING = "rounding"
+    ALGORITHMIC = "algorithmic"
+
+
+class Place(Part):
+    file: str
+    line: int
+
+
+class Finding(Part):
+    """``worth`` is an upper bound: the speed-up if the exposed time vanished (Amdahl)."""
+
+    practice: str
+    exposed_ms: float = Field(ge=0)
+    worth: float = Field(ge=1)
+    risk: Risk
+    where: Place | None = None
+    evidence: dict[str, float | int | str | bool | None]
+    applies: bool = Field(description="whether `run --with` can do it from outside")
+    advice: str = ""
+
+
+class Findings(Record):
+    """All findings on one command, the most valuable first."""
+
+    KIND = "findings"
+
+    measurement: str = Field(description="path of the measurement they rest on")
+    findings: tuple[Finding, ...]
+    verdict: Literal["tuned", "improvable", "unknown"]

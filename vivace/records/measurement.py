@@ -1,0 +1,205 @@
+"""``Measurement``: where the time, memory and energy of a training command go. Written by measure, read by all."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from vivace.records.base import Part, Record
+from vivace.records.machine import Machine
+
+__all__ = [
+    "Copies", "DeviceMemory", "Energy", "Flops", "HostMemory", "Kernel", "Loader", "Measurement", "Memory", "Mfu",
+    "Origin", "Profile", "Rank", "Spread", "Sync", "Validation",
+]  # fmt: skip
+
+
+class Spread(Part):
+    """Median with its spread. ``mean`` is kept because only means of parts add up to the mean of the whole."""
+
+    median: float
+    p10: float
+    p90: float
+    mean: float
+
+
+class Origin(Part):
+    """What was run, so that a claim can be replayed. Nothing that may be a secret is kept."""
+
+    command: tuple[str, ...]
+    folder: str
+    script: str | None = None
+    code_sha256: str | None = None
+    seed: int | None = None
+    environment: dict[str, str] = Field(default_factory=dict)
+    vivace: str
+    python: str | None = None
+    torch: str | None = None
+    cuda: str | None = None
+    cudnn: int | None = None
+    flags: dict[str, bool | str | int | None] = Field(default_factory=dict)
+    started_at: str = Field(description="UTC, ISO 8601")
+
+
+class Flops(Part):
+    """Floating-point operations of one step of one rank, counted from the operators (attention in full)."""
+
+    model: int = Field(description="forward and backward")
+    hardware: int = Field(description="with what activation checkpointing computes again")
+    by_type: dict[str, int] = Field(description="arithmetic (fp32, tf32, bf16, …) → FLOPs")
+    uncounted: tuple[str, ...] = ()
+
+
+class Mfu(Part):
+    """Model FLOP utilisation: model FLOPs per second over a peak, and what peak that is."""
+
+    value: float
+    hfu: float = Field(description="the same with the hardware's FLOPs")
+    peak_tflops: float
+    arithmetic: str
+    against: str = Field(description="'H200 SXM dense peak (catalogue)' or 'matmul measured on this device'")
+
+
+class DeviceMemory(Part):
+    allocated_peak_gib: float
+    reserved_peak_gib: float
+    total_gib: float
+    alloc_retries: int
+    out_of_memory_errors: int = 0
+
+
+class HostMemory(Part):
+    rss_gib: float
+    rss_peak_gib: float
+    children_rss_gib: float
+    children: int
+
+
+class Memory(Part):
+    """GPU peaks of the most loaded device, and the hosts' resident memory over all ranks with their workers."""
+
+    device: DeviceMemory | None = None
+    host: HostMemory | None = None
+
+
+class Energy(Part):
+    """GPU energy over all ranks. ``measured`` false: the figures are absent and ``how`` says why."""
+
+    measured: bool
+    how: str
+    joules_per_step: float | None = None
+    joules_per_sample: float | None = None
+    average_w: float | None = None
+    peak_w: float | None = None
+    window_s: float | None = None
+    gpus: int = 0
+
+
+class Kernel(Part):
+    name: str
+    ms_per_step: float
+    calls_per_step: float
+    share: float
+    family: str | None = None
+
+
+class Copies(Part):
+    kind: str
+    per_step: float
+    ms_per_step: float
+    mib_per_step: float
+
+
+class Profile(Part):
+    """A short profiler window after the timed one (it slows the steps down: only shares are comparable)."""
+
+    steps: int
+    busy_share: float | None = None
+    idle_ms_per_step: float | None = None
+    longest_gap_ms: float | None = None
+    kernels_per_step: float | None = None
+    tensor_core_share: float | None = None
+    communication_ms_per_step: float | None = None
+    communication_exposed_ms_per_step: float | None = None
+    copies: tuple[Copies, ...] = ()
+    top: tuple[Kernel, ...] = ()
+
+
+class Sync(Part):
+    """A line of the loop that makes the host wait for the GPU."""
+
+    file: str
+    line: int
+    code: str
+    per_step: float
+
+
+class Loader(Part):
+    batch_size: int | None
+    num_workers: int
+    pin_memory: bool
+    persistent_workers: bool
+    prefetch_factor: int | None
+    iterable: bool
+
+
+class Validation(Part):
+    """Time outside training steps, in eval mode or without gradients, within the measured window."""
+
+    total_ms: float = 0.0
+    batches: int = 0
+    runs: int = 0
+
+
+class Rank(Part):
+    rank: int
+    host: str
+    device: str
+    step_ms: Spread
+    phases_ms: dict[str, Spread]
+    samples_per_s: float | None = None
+    memory: DeviceMemory | None = None
+
+
+class Measurement(Record):
+    """Figures of rank 0 unless said otherwise; samples, energy and memory are over all ranks."""
+
+    KIND = "measurement"
+
+    status: Literal["complete", "partial"]
+    reason: str | None = Field(None, description="why it is partial")
+    steps: int
+    warmup_steps: int
+    samples_per_s: float | None = Field(None, description="all ranks; total samples over total time, not of medians")
+    tokens_per_s: float | None = None
+    batch_size: int | None = Field(None, description="samples per optimizer step and rank")
+    global_batch_size: int | None = Field(None, description="samples per optimizer step over all ranks")
+    micro_batches: float | None = Field(None, description="backward passes per optimizer step")
+    optimizers: int = 1
+    skipped_steps: int = Field(0, description="steps that a GradScaler left out")
+    step_ms: Spread | None = None
+    phases_ms: dict[str, Spread] = Field(default_factory=dict)
+    host_phases_ms: dict[str, Spread] = Field(
+        default_factory=dict,
+        description="the same marks on the host's clock, when the main figures are the GPU's",
+    )
+    clock: Literal["gpu", "host"] = "host"
+    series_ms: dict[str, tuple[float, ...]] = Field(default_factory=dict, description="'step' and phases, per step")
+    losses: tuple[float | None, ...] = Field((), description="per step, mean over ranks")
+    parameters: int | None = None
+    trainable_parameters: int | None = None
+    flops: Flops | None = None
+    mfu: float | None = None
+    mfu_detail: Mfu | None = None
+    memory: Memory
+    energy: Energy
+    validation: Validation = Validation()
+    profile: Profile | None = None
+    syncs: tuple[Sync, ...] = ()
+    loaders: tuple[Loader, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    devices: tuple[str, ...] = ()
+    origin: Origin
+    machine: Machine
+    notes: tuple[str, ...] = ()

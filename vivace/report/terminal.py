@@ -1,0 +1,176 @@
+"""Records as a person reads them in a terminal. Called by ``vivace.cli``; knows records only."""
+
+from __future__ import annotations
+
+import os
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from vivace.records.measurement import Measurement
+
+__all__ = ["measurement_view"]
+
+_COLOURS = {
+    "loader": "red", "copy": "magenta", "forward": "green", "backward": "blue", "communication": "yellow",
+    "optimizer": "cyan", "other": "bright_black",
+}  # fmt: skip
+_NAMES = {"loader": "loader wait", "copy": "copy to GPU", "communication": "communication"}
+_BAR_WIDTH = 72
+
+
+def measurement_view(record: Measurement, folder: str) -> RenderableType:
+    """The step as a bar of its parts, then the figures, then what to look at."""
+    parts: list[RenderableType] = [Text()]
+    if record.status == "partial":
+        parts.append(Text(f"PARTIAL: {record.reason}", style="bold yellow"))
+    if record.step_ms is None:
+        parts.append(Text(f"no step was measured; what was seen is in {folder}"))
+        return Group(*parts)
+    parts += [_headline(record), step_bar(record), _phase_table(record), _figures(record)]
+    if record.syncs:
+        parts.append(_syncs(record))
+    parts += [Text(note, style="dim") for note in record.notes]
+    parts.append(Text(f"record: {os.path.join(folder, 'measurement.json')}", style="dim"))
+    return Group(*parts)
+
+
+def _headline(record: Measurement) -> Text:
+    assert record.step_ms is not None
+    where = f"{len(record.ranks)} ranks, " if len(record.ranks) > 1 else ""
+    device = ", ".join(sorted(set(record.devices))) or (record.machine.cpu.model or "CPU")
+    text = Text(f"{record.step_ms.median:.2f} ms per step", style="bold")
+    text.append(f"  (10–90 %: {record.step_ms.p10:.2f}–{record.step_ms.p90:.2f}; ", style="dim")
+    text.append(f"{record.steps} steps after {record.warmup_steps} of warm-up; {where}{device})", style="dim")
+    return text
+
+
+def step_bar(record: Measurement, width: int = _BAR_WIDTH) -> Text:
+    """One coloured block per phase, as long as its share of the mean step; shares add up to the whole bar."""
+    means = {phase: figures.mean for phase, figures in record.phases_ms.items()}
+    total = sum(means.values()) or 1.0
+    bar, drawn, reached = Text(), 0, 0.0
+    for phase, mean in means.items():
+        reached += mean
+        end = round(width * reached / total)
+        bar.append("█" * (end - drawn), style=_COLOURS.get(phase, "white"))
+        drawn = end
+    return bar
+
+
+def _phase_table(record: Measurement) -> Table:
+    assert record.step_ms is not None
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("part of a step")
+    for column in ("mean ms", "share", "median", "10 %", "90 %"):
+        table.add_column(column, justify="right")
+    for phase, figures in record.phases_ms.items():
+        if figures.mean == 0:
+            continue
+        name = Text("■ ", style=_COLOURS.get(phase, "white")).append(_NAMES.get(phase, phase), style="default")
+        share = figures.mean / record.step_ms.mean if record.step_ms.mean else 0.0
+        table.add_row(
+            name,
+            f"{figures.mean:.2f}",
+            f"{share:.1%}",
+            f"{figures.median:.2f}",
+            f"{figures.p10:.2f}",
+            f"{figures.p90:.2f}",
+        )
+    return table
+
+
+def _figures(record: Measurement) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, show_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    table.add_row("", "")
+    for name, value in _rows(record):
+        table.add_row(name, value)
+    return table
+
+
+def _rows(record: Measurement) -> list[tuple[str, str]]:
+    rows = [
+        ("throughput", _throughput(record)),
+        ("MFU", _mfu(record)),
+        ("memory", _memory(record)),
+        ("energy", _energy(record)),
+    ]
+    profile = record.profile
+    if profile is not None and profile.busy_share is not None:
+        rows.append(
+            (
+                "GPU",
+                f"busy {profile.busy_share:.0%} of the time, {profile.kernels_per_step or 0:.0f} kernels per step, "
+                f"tensor cores {profile.tensor_core_share or 0:.0%} of kernel time (under the profiler)",
+            )
+        )
+    if record.validation.runs:
+        rows.append(
+            (
+                "validation",
+                f"{record.validation.total_ms / 1e3:.2f} s in {record.validation.batches} batches, not in the step",
+            )
+        )
+    if record.skipped_steps:
+        rows.append(("skipped", f"{record.skipped_steps} steps left out by the GradScaler (inf or NaN gradients)"))
+    if record.losses and record.losses[0] is not None and record.losses[-1] is not None:
+        rows.append(("loss", f"{record.losses[0]:.4g} → {record.losses[-1]:.4g}"))
+    return rows
+
+
+def _throughput(record: Measurement) -> str:
+    if record.samples_per_s is None:
+        return "unknown: no batch size could be read from the inputs"
+    text = f"{record.samples_per_s:,.1f} samples/s"
+    if record.tokens_per_s:
+        text += f", {record.tokens_per_s:,.0f} tokens/s"
+    text += f"  (batch {record.batch_size}"
+    if len(record.ranks) > 1:
+        text += f" × {len(record.ranks)} ranks = {record.global_batch_size}"
+    if record.micro_batches and record.micro_batches >= 1.5 and record.optimizers == 1:
+        text += f", in {record.micro_batches:.0f} micro-batches"
+    return text + ")"
+
+
+def _mfu(record: Measurement) -> str:
+    if record.mfu_detail is None:
+        return "not known"
+    detail = record.mfu_detail
+    return f"{detail.value:.1%}  of {detail.peak_tflops:.3g} TFLOP/s: {detail.against}"
+
+
+def _memory(record: Measurement) -> str:
+    pieces = []
+    if device := record.memory.device:
+        pieces.append(
+            f"GPU peak {device.allocated_peak_gib:.2f} GiB allocated, {device.reserved_peak_gib:.2f} reserved "
+            f"of {device.total_gib:.1f}"
+        )
+        if device.alloc_retries:
+            pieces.append(f"{device.alloc_retries} allocation retries")
+    if host := record.memory.host:
+        pieces.append(f"host {host.rss_gib:.2f} GiB + {host.children_rss_gib:.2f} in {host.children} child processes")
+    return "; ".join(pieces) or "not measured"
+
+
+def _energy(record: Measurement) -> str:
+    energy = record.energy
+    if not energy.measured or energy.joules_per_step is None or energy.average_w is None:
+        return energy.how
+    per_sample = f", {energy.joules_per_sample:.3g} J/sample" if energy.joules_per_sample else ""
+    peak = f", peak {energy.peak_w:.0f} W" if energy.peak_w else ""
+    return f"{energy.joules_per_step:.3g} J/step{per_sample}, average {energy.average_w:.0f} W{peak}  ({energy.how})"
+
+
+def _syncs(record: Measurement) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column("host waits for the GPU at")
+    table.add_column("per step", justify="right")
+    table.add_column("")
+    for sync in record.syncs[:6]:
+        table.add_row(escape(f"{os.path.relpath(sync.file)}:{sync.line}"), f"{sync.per_step:.1f}", escape(sync.code))
+    return table
