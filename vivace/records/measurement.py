@@ -132,6 +132,7 @@ class Sync(Part):
     file: str
     line: int
     code: str
+    via: str | None = Field(None, description="the library line in between, where the loop is a framework's")
     per_step: float
 
 

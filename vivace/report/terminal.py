@@ -172,5 +172,7 @@ def _syncs(record: Measurement) -> Table:
     table.add_column("per step", justify="right")
     table.add_column("")
     for sync in record.syncs[:6]:
-        table.add_row(escape(f"{os.path.relpath(sync.file)}:{sync.line}"), f"{sync.per_step:.1f}", escape(sync.code))
+        table.add_row(
+            escape(f"{os.path.relpath(sync.file)}:{sync.line}"), f"{sync.per_step:.1f}", escape(sync.via or sync.code)
+        )
     return table

@@ -7,30 +7,27 @@ for a causal mask). The operand types are kept too: the peak to compare with dep
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-__all__ = ["FlopCount", "something_was_compiled", "suspended"]
+__all__ = ["FlopCount", "something_was_compiled", "uncounted"]
 
 _counting: list[FlopCount] = []
 
 
-@contextlib.contextmanager
-def suspended() -> Iterator[None]:
-    """Stop counting for a while (batch fetches: their arithmetic is not the model's, and workers are forked there)."""
+def uncounted(function: Callable[[Any], Any], argument: Any) -> Any:
+    """Call a function without counting: a batch fetch's arithmetic is not the model's, and workers are forked there."""
     if not _counting:
-        yield
-        return
+        return function(argument)
     mode = _counting[-1]
     mode.__exit__(None, None, None)
     try:
-        yield
+        return function(argument)
     finally:
         mode.__enter__()
 

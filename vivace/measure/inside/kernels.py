@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 import tomllib
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,10 +35,14 @@ class ProfileWindow:
         self._profile = profiler.profile(activities=[activity])
 
     def begin(self) -> None:
-        self._profile.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the profiler talks to whoever started it, and that is not the user
+            self._profile.start()
 
     def finish(self, steps: int) -> dict[str, Any]:
-        self._profile.stop()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._profile.stop()
         return self._from_trace(steps) if self.on_gpu else self._from_operators(steps)
 
     def _from_trace(self, steps: int) -> dict[str, Any]:

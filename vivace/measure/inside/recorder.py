@@ -36,9 +36,12 @@ class Recorder:
         """Begin to record, for the calling thread and the device that the loss lives on."""
         import torch
 
-        self.device = device if device.type == "cuda" else None
-        self._event = torch.cuda.Event if self.device is not None else None
-        self._current_stream = torch.cuda.current_stream
+        if device.type == "cuda":
+            self.device = device
+            self._event = torch.Event
+            # An event records on the current device's stream; only a model on another device needs the detour.
+            elsewhere = device.index is not None and device.index != torch.cuda.current_device()
+            self._current_stream = torch.cuda.current_stream if elsewhere else None
         self.thread = threading.get_ident()
         self.armed = True
         self.mark("open")
@@ -51,8 +54,11 @@ class Recorder:
         if self._event is None:
             self.marks.append((code, time.perf_counter_ns(), None, extra))
             return
-        event = self._event(enable_timing=True)
-        event.record(self._current_stream(self.device))
+        event = self._event(self.device, enable_timing=True)
+        if self._current_stream is None:
+            event.record()
+        else:
+            event.record(self._current_stream(self.device))
         self.marks.append((code, time.perf_counter_ns(), event, extra))
 
 

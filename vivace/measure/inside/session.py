@@ -204,7 +204,7 @@ class Session:
         return {"devices": [device_memory(i) for i in devices_in_use()], "host": host_memory()}
 
     def _during_tail(self) -> None:
-        """Go on until the energy window is long enough. Ranks must leave together, so only a single process may wait."""
+        """Go on until the energy window is long enough. Ranks must leave together: only a lone process may wait."""
         assert self.energy is not None
         steps = self.settings.steps + self.stage_steps
         short = self.energy.handles and self.energy.seconds() < _ENERGY_WINDOW_S
@@ -275,7 +275,7 @@ class Session:
         self._leave()
 
     def _leave(self) -> None:
-        """End the script from the training thread, so that its own clean-up runs. Caught three times: end it for good."""
+        """End the script from its training thread, so that its clean-up runs. Caught three times: end it for good."""
         self.raised += 1
         if self.raised > 3:
             sys.stdout.flush()
@@ -287,8 +287,16 @@ class Session:
         if self.stage is Stage.WAITING or self.attendant is None:
             return
         self.attendant.done.set()
-        if not self.written:
-            self._write("partial", _why_it_ended())
+        if self.written:
+            return
+        why = _why_it_ended()
+        if self.window is None:
+            self._write("partial", why)
+            return
+        if self.stage is Stage.TAIL and self.energy is not None:
+            self.energy.stop(self.settings.steps + self.stage_steps)
+        self.notes.append(f"the timed window is whole, but what comes after it is not: {why}, while {self.stage.value}")
+        self._write("complete", None)
 
     def _on_stop_request(self) -> None:
         """From the attendant's thread, with the training thread perhaps hanging: touch nothing on the GPU."""

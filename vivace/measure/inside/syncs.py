@@ -21,14 +21,15 @@ __all__ = ["SyncWatch"]
 _LIBRARIES = tuple(
     os.path.abspath(path) for path in {*sysconfig.get_paths().values(), os.path.dirname(torch.__file__)} if path
 )
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class SyncWatch:
-    """Between ``begin`` and ``finish``: counts by (file, line, operation)."""
+    """Between ``begin`` and ``finish``: counts by (file, line, code, library line that it went through)."""
 
     def __init__(self) -> None:
-        self.counts: Counter[tuple[str, int, str]] = Counter()
+        self.counts: Counter[tuple[str, int, str, str | None]] = Counter()
 
     def begin(self) -> None:
         self._mode = torch.cuda.get_sync_debug_mode()
@@ -36,7 +37,6 @@ class SyncWatch:
         self._warnings.__enter__()
         warnings.filterwarnings("always", message=".*called a synchronizing CUDA operation.*")
         self._show = warnings.showwarning
-        warnings.showwarning = self._on_warning  # type: ignore[assignment]
         self._originals = (
             torch.cuda.synchronize,
             torch.cuda.Event.synchronize,
@@ -45,7 +45,10 @@ class SyncWatch:
         torch.cuda.synchronize = self._counted(torch.cuda.synchronize)
         torch.cuda.Event.synchronize = self._counted(torch.cuda.Event.synchronize)  # type: ignore[method-assign]
         torch.cuda.Stream.synchronize = self._counted(torch.cuda.Stream.synchronize)  # type: ignore[method-assign]
-        torch.cuda.set_sync_debug_mode("warn")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "a prototype feature": our choice, not the user's
+            torch.cuda.set_sync_debug_mode("warn")
+        warnings.showwarning = self._on_warning  # type: ignore[assignment]
 
     def finish(self) -> None:
         torch.cuda.set_sync_debug_mode(self._mode)
@@ -66,19 +69,35 @@ class SyncWatch:
         return synchronize
 
     def _note(self, frame: FrameType | None, operation: str | None) -> None:
-        innermost = frame
+        """Charge it to the nearest line of the user's own code; a library in between (a trainer) is named too."""
+        via = None
         while frame is not None and _is_library(frame.f_code.co_filename):
+            if via is None and not _is_torch_or_ours(frame.f_code.co_filename):
+                via = frame
             frame = frame.f_back
-        place = frame or innermost
+        place = frame or via
         if place is not None:
-            line = _source_line(place)
-            self.counts[(place.f_code.co_filename, place.f_lineno, operation or line)] += 1
+            code = operation if operation and via is None else _source_line(place)
+            self.counts[(place.f_code.co_filename, place.f_lineno, code, _short(via) if frame else None)] += 1
 
     def as_list(self, steps: int) -> list[dict[str, Any]]:
         return [
-            {"file": file, "line": line, "code": code, "per_step": count / steps}
-            for (file, line, code), count in self.counts.most_common()
+            {"file": file, "line": line, "code": code, "via": via, "per_step": count / steps}
+            for (file, line, code, via), count in self.counts.most_common()
         ]
+
+
+def _short(frame: FrameType | None) -> str | None:
+    """``transformers/trainer.py:2671``"""
+    if frame is None:
+        return None
+    parts = frame.f_code.co_filename.split(os.sep)
+    return f"{os.sep.join(parts[-2:])}:{frame.f_lineno}"
+
+
+def _is_torch_or_ours(filename: str) -> bool:
+    path = os.path.abspath(filename)
+    return filename.startswith("<") or path.startswith((_OURS, _TORCH)) or os.sep + "site-packages" not in path
 
 
 def _is_library(filename: str) -> bool:

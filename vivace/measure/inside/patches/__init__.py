@@ -1,2 +1,27 @@
 """Where training code is caught, one file per place. Each ``install`` replaces a torch function by one that does the
 same and leaves marks around it. All of them pass straight through while torch.compile traces them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+__all__ = ["unseen_by_dynamo"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def unseen_by_dynamo(function: F) -> F:
+    """Keep torch.compile from taking our function for code of the user's that it could compile.
+
+    torch's own files are on its list of frames to skip; a function of ours in their place must be put there too. Frames
+    that it calls (the user's forward) are compiled as before.
+    """
+    frames = torch._C._dynamo.eval_frame
+    # What torch._dynamo.eval_frame.skip_code does, without importing dynamo into every process that imports torch.
+    frames.set_code_exec_strategy(
+        function.__code__, frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+    )
+    return function

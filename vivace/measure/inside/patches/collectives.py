@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.compiler import is_compiling
 
+from vivace.measure.inside.patches import unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -37,4 +38,4 @@ def _watched(recorder: Recorder, original: Any) -> Any:
 
     collective.__name__ = original.__name__
     collective.__wrapped__ = original  # type: ignore[attr-defined]
-    return collective
+    return unseen_by_dynamo(collective)

@@ -9,6 +9,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from vivace.measure.inside.batches import batch_size_of
+from vivace.measure.inside.flops import uncounted
+from vivace.measure.inside.patches import unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -27,8 +29,7 @@ def install(recorder: Recorder, seen: dict[str, Any]) -> None:
         recorder.inside = True
         size = None
         try:
-            with _without_dispatch_modes():
-                batch = original_next(self)
+            batch = uncounted(original_next, self)
             size = batch_size_of(batch, asked_sizes.get(id(self)))
             return batch
         finally:
@@ -43,23 +44,15 @@ def install(recorder: Recorder, seen: dict[str, Any]) -> None:
             recorder.mark("data+")
             recorder.inside = True
             try:
-                with _without_dispatch_modes():
-                    iterator = original_iter(self)
+                iterator = uncounted(original_iter, self)
             finally:
                 recorder.inside = False
                 recorder.mark("data-")
         asked_sizes[id(iterator)] = self.batch_size
         return iterator
 
-    _BaseDataLoaderIter.__next__ = fetch  # type: ignore[method-assign]
-    DataLoader.__iter__ = start  # type: ignore[method-assign]
-
-
-def _without_dispatch_modes() -> Any:
-    """Keep our FLOP counter out of the dataset's own arithmetic and out of the workers forked here."""
-    from vivace.measure.inside.flops import suspended
-
-    return suspended()
+    _BaseDataLoaderIter.__next__ = unseen_by_dynamo(fetch)  # type: ignore[method-assign]
+    DataLoader.__iter__ = unseen_by_dynamo(start)  # type: ignore[method-assign]
 
 
 def _settings_of(loader: Any) -> dict[str, Any]:

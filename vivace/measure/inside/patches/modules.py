@@ -14,6 +14,7 @@ import torch
 from torch.compiler import is_compiling
 
 from vivace.measure.inside.batches import describe_inputs
+from vivace.measure.inside.patches import unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -50,7 +51,7 @@ def install(recorder: Recorder) -> WeakSet[torch.nn.Module]:
             recorder.inside = False
             recorder.mark("fwd-", extra)
 
-    torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+    torch.nn.Module.__call__ = unseen_by_dynamo(call)  # type: ignore[method-assign]
     _watch_mode_switches(recorder, roots)
     return roots
 
@@ -63,4 +64,4 @@ def _watch_mode_switches(recorder: Recorder, roots: WeakSet[torch.nn.Module]) ->
             recorder.mark("train" if mode else "eval")
         return original(self, mode)
 
-    torch.nn.Module.train = train  # type: ignore[method-assign]
+    torch.nn.Module.train = unseen_by_dynamo(train)  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from vivace.measure.inside.patches import unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -50,8 +51,8 @@ def install(recorder: Recorder, on_first: Any, on_step: Any) -> None:
 
     before._torchdynamo_disable = True  # type: ignore[attr-defined]
     after._torchdynamo_disable = True  # type: ignore[attr-defined]
-    register_optimizer_step_pre_hook(before)
-    register_optimizer_step_post_hook(after)
+    register_optimizer_step_pre_hook(unseen_by_dynamo(before))
+    register_optimizer_step_post_hook(unseen_by_dynamo(after))
     _watch_the_scaler(recorder, nesting, on_step)
 
 
@@ -76,4 +77,4 @@ def _watch_the_scaler(recorder: Recorder, nesting: _Nesting, on_step: Any) -> No
         on_step(optimizer, not stepped)
         return result
 
-    torch.amp.GradScaler.step = step  # type: ignore[method-assign]
+    torch.amp.GradScaler.step = unseen_by_dynamo(step)  # type: ignore[method-assign]

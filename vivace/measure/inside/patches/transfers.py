@@ -8,6 +8,7 @@ import torch
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
+from vivace.measure.inside.patches import unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -35,4 +36,4 @@ def _watched(recorder: Recorder, original: Any) -> Any:
         finally:
             recorder.mark("copy-")
 
-    return transfer
+    return unseen_by_dynamo(transfer)

@@ -1,0 +1,33 @@
+"""The command itself: help with examples, the version, unknown words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import vivace as package
+
+
+def test_help_names_the_commands(vivace: Callable):
+    done = vivace("--help")
+    assert done.code == 0
+    assert "measure" in done.out
+    assert "hardware" in done.out
+
+
+@pytest.mark.parametrize("command", ["measure", "hardware"])
+def test_help_of_a_command_has_an_example(vivace: Callable, command: str):
+    done = vivace(command, "--help")
+    assert done.code == 0
+    assert f"vivace {command}" in done.out
+
+
+def test_version(vivace: Callable):
+    assert vivace("--version").out.strip() == f"vivace {package.__version__}"
+
+
+def test_an_unknown_command_is_an_error_without_a_traceback(vivace: Callable):
+    done = vivace("measur")
+    assert done.code == 2
+    assert "Traceback" not in done.err

@@ -1,0 +1,63 @@
+"""Shared fixtures. Tests start real processes; this is how they start vivace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPTS = Path(__file__).parent / "measure" / "scripts"
+VIVACE = [sys.executable, "-m", "vivace"]
+
+
+class Done:
+    """A finished ``vivace`` process."""
+
+    def __init__(self, process: subprocess.CompletedProcess[str], runs: Path) -> None:
+        self.code, self.out, self.err, self.runs = process.returncode, process.stdout, process.stderr, runs
+
+    @property
+    def record(self) -> dict[str, Any]:
+        assert self.out, f"no JSON on stdout; stderr:\n{self.err}"
+        return json.loads(self.out)
+
+    @property
+    def folder(self) -> Path:
+        (folder,) = self.runs.iterdir()
+        return folder
+
+
+def environment(**more: str) -> dict[str, str]:
+    """One thread a process: two test workers share two cores, and results must not depend on their number."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(("VIVACE_", "RANK", "WORLD_SIZE", "SLURM_"))}
+    return {**keep, "OMP_NUM_THREADS": "1", **more}
+
+
+@pytest.fixture
+def vivace(tmp_path: Path) -> Callable[..., Done]:
+    """Run ``vivace ARGUMENTS`` in an empty folder."""
+
+    def run(*arguments: str, cwd: Path = tmp_path, **more: str) -> Done:
+        done = subprocess.run(
+            [*VIVACE, *arguments], capture_output=True, text=True, cwd=cwd, env=environment(**more), timeout=240
+        )
+        return Done(done, cwd / "runs")
+
+    return run
+
+
+@pytest.fixture
+def measure(vivace: Callable[..., Done]) -> Callable[..., Done]:
+    """``vivace measure --json`` of one of the scripts in tests/measure/scripts, with that script's arguments."""
+
+    def run(script: str, *arguments: str, options: Sequence[str] = ("--steps", "6"), **more: str) -> Done:
+        command = [sys.executable, str(SCRIPTS / script), *arguments]
+        return vivace("measure", "--json", *options, "--", *command, **more)
+
+    return run

@@ -1,0 +1,39 @@
+"""Samples and tokens from shapes."""
+
+from __future__ import annotations
+
+import torch
+
+from vivace.measure.inside.batches import batch_size_of, describe_inputs
+
+
+def test_the_first_tensor_says_it():
+    assert batch_size_of([torch.zeros(32, 3, 8, 8), torch.zeros(32)]) == 32
+    assert batch_size_of({"pixels": torch.zeros(5, 3), "labels": torch.zeros(5)}) == 5
+    assert batch_size_of({"meta": ["a", "b"], "inner": {"x": torch.zeros(7, 2)}}) == 7
+
+
+def test_time_first_sequences_are_known_by_the_loaders_batch_size():
+    assert batch_size_of([torch.zeros(100, 16, 8), torch.zeros(16)], asked=16) == 16
+
+
+def test_a_list_with_one_tensor_per_image_is_counted():
+    images = [torch.zeros(3, 20 + i, 30) for i in range(4)]
+    assert batch_size_of((images, [{"boxes": torch.zeros(2, 4)}] * 4), asked=4) == 4
+
+
+def test_the_last_smaller_batch_keeps_its_own_size():
+    assert batch_size_of([torch.zeros(3, 8), torch.zeros(3)], asked=16) == 3
+
+
+def test_something_without_tensors_is_no_error():
+    assert batch_size_of("text") is None
+    assert batch_size_of(["a", "b", "c"]) == 3
+    assert batch_size_of(None) is None
+
+
+def test_token_ids_are_counted_as_tokens_and_images_are_not():
+    assert describe_inputs((torch.zeros(4, 10, dtype=torch.int64),), {}) == (4, 40)
+    assert describe_inputs((), {"attention_mask": torch.ones(4, 10), "input_ids": torch.zeros(4, 10).long()}) == (4, 40)
+    assert describe_inputs((torch.zeros(4, 3, 8, 8),), {}) == (4, None)
+    assert describe_inputs((), {}) == (None, None)

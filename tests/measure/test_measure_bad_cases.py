@@ -1,0 +1,153 @@
+"""When something goes wrong: a clear message, the command's own exit code and output, and a record of what was seen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import SCRIPTS, VIVACE, environment
+
+from vivace.records.measurement import Measurement
+
+
+def is_gone(group: int) -> bool:
+    """Whether no process of the group is left, within five seconds."""
+    for _ in range(50):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_crash_before_the_first_step(measure: Callable):
+    done = measure("misbehaving.py", "crash", "--at", "0")
+    assert done.code == 1
+    assert "ended before its first training step" in done.err
+    assert "ValueError: the data is broken" in done.err
+    assert "ValueError: the data is broken" in (done.folder / "stderr.log").read_text()
+
+
+def test_a_crash_inside_the_window(measure: Callable):
+    done = measure("misbehaving.py", "crash", "--at", "9", options=("--steps", "50", "--warmup", "3"))
+    assert done.code == 1
+    record = done.record
+    assert record["status"] == "partial"
+    assert record["reason"] == "the script crashed: ValueError: the data is broken"
+    assert 1 <= record["steps"] <= 6
+    assert Measurement.load(done.folder / "measurement.json").status == "partial"
+
+
+def test_a_crash_during_warm_up_still_gives_what_was_seen(measure: Callable):
+    done = measure("misbehaving.py", "crash", "--at", "3", options=("--steps", "50", "--warmup", "10"))
+    assert done.code == 1
+    assert (done.record["status"], done.record["steps"]) == ("partial", 2)
+
+
+def test_the_scripts_own_exit_code(measure: Callable):
+    done = measure("misbehaving.py", "exit", "--at", "5")
+    assert done.code == 3
+    assert done.record["status"] == "partial"
+    assert done.record["reason"] == "the script ended by itself"
+
+
+def test_out_of_memory_is_recognised(measure: Callable):
+    done = measure("misbehaving.py", "oom", "--at", "5")
+    assert done.code == 1
+    assert done.record["reason"].startswith("out of memory: ")
+
+
+def test_a_script_that_ends_early(measure: Callable):
+    done = measure("plain.py", "--steps", "9", options=("--steps", "50", "--warmup", "2"))
+    assert done.code == 0
+    assert "finished" in done.err
+    record = done.record
+    assert (record["status"], record["reason"]) == ("partial", "the script ended by itself")
+    assert record["steps"] + record["warmup_steps"] == 9
+
+
+def test_a_command_without_torch(vivace: Callable):
+    done = vivace("measure", "--", sys.executable, "-c", "print('hello'); raise SystemExit(7)")
+    assert done.code == 7
+    assert "hello" in done.out
+    assert "never imported torch" in done.err
+
+
+def test_a_script_that_never_steps(measure: Callable):
+    done = measure("misbehaving.py", "never-step")
+    assert done.code == 0
+    assert "no optimizer stepped" in done.err
+    assert done.record["status"] == "nothing"
+
+
+def test_a_hanging_script_is_stopped_and_what_it_did_is_kept(measure: Callable):
+    done = measure("misbehaving.py", "hang", "--at", "9", options=("--timeout", "15", "--warmup", "3"))
+    assert done.code == 124
+    assert done.record["status"] == "partial"
+    assert "--timeout" in done.record["reason"]
+    assert done.record["steps"] >= 1
+
+
+def test_a_script_that_swallows_our_exit_is_ended_all_the_same(measure: Callable):
+    done = measure("misbehaving.py", "swallow")
+    assert done.code == 0
+    assert done.record["status"] == "complete"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, number: signal.Signals):
+    script = [sys.executable, str(SCRIPTS / "misbehaving.py"), "hang", "--at", "8"]
+    process = subprocess.Popen(
+        [*VIVACE, "measure", "--steps", "9", "--warmup", "3", "--", *script],
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "about to: hang" in line:
+            break
+    os.kill(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    record = Measurement.load(tmp_path / "runs" / "misbehaving-001" / "measurement.json")
+    assert record.status == "partial"
+    assert record.reason == "interrupted (Ctrl-C)"
+    assert "PARTIAL" in out
+    assert is_gone(process.pid)
+
+
+def test_an_unwritable_output_folder_is_said_before_anything_runs(vivace: Callable, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    done = vivace("measure", "-o", str(tmp_path / "file" / "runs"), "--", sys.executable, "-c", "print('ran')")
+    assert done.code == 2
+    assert "cannot make a run folder" in done.err
+    assert "ran" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--", "no-such-command-here"], "command not found"),
+        (["--steps", "0", "--", "true"], "--steps must be at least 1"),
+        (["--warmup", "-1", "--", "true"], "--warmup must be 0 or more"),
+        (["--timeout", "0", "--", "true"], "--timeout must be above 0"),
+    ],
+)
+def test_a_users_mistake_is_one_sentence(vivace: Callable, arguments: list[str], sentence: str):
+    done = vivace("measure", *arguments)
+    assert done.code == 2
+    assert sentence in done.err
+    assert "Traceback" not in done.err
+
+
+def test_words_of_the_command_are_never_run_by_a_shell(vivace: Callable, tmp_path: Path):
+    word = "$(touch hacked); `touch hacked` && touch hacked"
+    done = vivace("measure", "--", sys.executable, "-c", "import sys; print(sys.argv[1])", word)
+    assert word in done.out
+    assert not (tmp_path / "hacked").exists()
