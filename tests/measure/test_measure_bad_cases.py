@@ -106,8 +106,13 @@ def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, 
     script = [sys.executable, str(SCRIPTS / "misbehaving.py"), "hang", "--at", "8"]
     process = subprocess.Popen(
         [*VIVACE, "measure", "--steps", "9", "--warmup", "3", "--", *script],
-        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if "about to: hang" in line:

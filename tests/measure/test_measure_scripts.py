@@ -213,7 +213,7 @@ def test_python_dash_m(vivace: Callable):
         "-m",
         "plain",
         cwd=SCRIPTS.parent,
-        PYTHONPATH=str(SCRIPTS),
+        PYTHONPATH=os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")]),
     )
     assert done.record["batch_size"] == 32
 
@@ -228,7 +228,7 @@ def test_a_shell_script_that_starts_python_deeper_down(vivace: Callable):
 def test_the_users_own_sitecustomize_still_runs(measure: Callable, tmp_path: Path):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("import sys; print('mine runs', file=sys.stderr)\n")
-    done = measure("plain.py", PYTHONPATH=str(tmp_path / "site"))
+    done = measure("plain.py", PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
     assert "mine runs" in done.err
     assert done.record["status"] == "complete"
 

@@ -39,25 +39,21 @@ class FlopCount(TorchDispatchMode):
 
     def __init__(self, in_backward: Any) -> None:
         super().__init__()
-        self._in_backward = in_backward  # () -> bool
+        self._in_backward = in_backward  # () -> "no", "yes" or "with graph"
         self.forward = 0
         self.backward = 0
         self.recomputed = 0
         self.by_type: dict[str, int] = {}
         self.uncounted: set[str] = set()
-        self._module_depth = 0
 
     def begin(self) -> None:
         self._stance = _eager()
-        self._hooks = _count_depth(self)
         self.__enter__()
         _counting.append(self)
 
     def finish(self) -> None:
         _counting.remove(self)
         self.__exit__(None, None, None)
-        for hook in self._hooks:
-            hook.remove()
         if self._stance is not None:
             self._stance.__exit__(None, None, None)
 
@@ -80,10 +76,11 @@ class FlopCount(TorchDispatchMode):
         return result
 
     def _add(self, flops: int, name: str, args: Any) -> None:
-        if not self._in_backward():
+        where = self._in_backward()
+        if where == "no":
             self.forward += flops
-        elif self._module_depth > 0:
-            self.recomputed += flops
+        elif where == "yes" and torch.is_grad_enabled():
+            self.recomputed += flops  # backward formulas run without gradients; only a recomputed forward has them
         else:
             self.backward += flops
         kind = _arithmetic(name, args)
@@ -97,22 +94,6 @@ class FlopCount(TorchDispatchMode):
             "by_type": dict(self.by_type),
             "uncounted": sorted(self.uncounted),
         }
-
-
-def _count_depth(count: FlopCount) -> list[Any]:
-    """Operators that run inside a module's forward during backward are recomputed ones."""
-
-    def enter(*_: Any) -> None:
-        count._module_depth += 1
-
-    def leave(*_: Any) -> None:
-        count._module_depth = max(0, count._module_depth - 1)
-
-    register = torch.nn.modules.module
-    return [
-        register.register_module_forward_pre_hook(enter),
-        register.register_module_forward_hook(leave, always_call=True),
-    ]
 
 
 def _eager() -> Any:

@@ -26,6 +26,7 @@ class Recorder:
     def reset(self) -> None:
         self.armed = False
         self.inside = False
+        self.backward_makes_graph = False  # backward(create_graph=True): gradients of gradients will follow
         self.thread = 0
         self.device: Any = None  # the CUDA device whose stream is timed, or None for the host's clock only
         self._event: Any = None

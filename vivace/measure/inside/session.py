@@ -173,9 +173,10 @@ class Session:
         self._enter(stage)
         self.flops.begin()
 
-    def _in_backward(self) -> bool:
-        code = self.recorder.marks[-1][0]
-        return code in ("bwd+", "bwd=")
+    def _in_backward(self) -> str:
+        if self.recorder.marks[-1][0] not in ("bwd+", "bwd="):
+            return "no"
+        return "with graph" if self.recorder.backward_makes_graph else "yes"
 
     def _during_flops_early(self) -> None:
         assert self.flops is not None

@@ -27,6 +27,7 @@ def install(recorder: Recorder, on_first_backward: Any) -> None:
             return original_backward(tensors, *args, **kwargs)
         recorder.mark("bwd+", _loss_of(tensors, unscaled))
         recorder.inside = True
+        recorder.backward_makes_graph = bool(kwargs.get("create_graph", args[2] if len(args) > 2 else False))
         try:
             _mark_when_gradients_are_done(recorder, tensors)
             return original_backward(tensors, *args, **kwargs)
@@ -39,6 +40,7 @@ def install(recorder: Recorder, on_first_backward: Any) -> None:
             return original_grad(*args, **kwargs)
         recorder.mark("bwd+")
         recorder.inside = True
+        recorder.backward_makes_graph = bool(kwargs.get("create_graph", args[4] if len(args) > 4 else False))
         try:
             return original_grad(*args, **kwargs)
         finally:
@@ -55,13 +57,14 @@ def _device_of(tensors: Any) -> torch.device:
     return first.device
 
 
-def _loss_of(tensors: Any, unscaled: dict[int, torch.Tensor]) -> torch.Tensor | None:
-    """The scalar that backward starts from, kept on its device. A copy: CUDA graphs reuse the original's memory."""
+def _loss_of(tensors: Any, unscaled: dict[int, torch.Tensor]) -> torch.Tensor | float | None:
+    """The scalar that backward starts from; on a GPU a copy there, for CUDA graphs reuse the original's memory."""
     tensor = tensors if isinstance(tensors, torch.Tensor) else None
     if tensor is None or tensor.numel() != 1:
         return None
     raw = unscaled.pop(id(tensor), None)
-    return (tensor if raw is None else raw).detach().clone()
+    loss = (tensor if raw is None else raw).detach()
+    return loss.clone() if loss.is_cuda else loss.item()
 
 
 def _remember_what_was_scaled(unscaled: dict[int, torch.Tensor]) -> None:

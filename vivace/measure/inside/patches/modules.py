@@ -34,10 +34,10 @@ def install(recorder: Recorder) -> WeakSet[torch.nn.Module]:
         return known
 
     def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        inner = self._compiled_call_impl
-        if inner is None:
-            inner = self._call_impl
-        if recorder.inside or not recorder.armed or is_compiling() or not recorder.here() or not is_root(self):
+        if recorder.inside and self._compiled_call_impl is None:  # an inner module: nothing but this line is ours
+            return self._call_impl(*args, **kwargs)
+        inner = self._compiled_call_impl or self._call_impl
+        if recorder.inside or is_compiling() or not recorder.here() or not is_root(self):
             return inner(*args, **kwargs)
         recorder.mark("fwd+")
         recorder.inside = True
