@@ -27,7 +27,7 @@ class EnergyMeter:
 
     def _open(self) -> None:
         if not self.uuids:
-            self.why_not = "no GPU: energy is not measured on a CPU-only machine"
+            self.why_not = "there is no GPU here, and CPUs are not measured"
             return
         try:
             import pynvml
