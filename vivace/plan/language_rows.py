@@ -30,7 +30,11 @@ from vivace.plan.words import (
     zero_stage,
 )
 
-__all__ = ["Question", "Skip", "question_from_row"]
+__all__ = ["COMMENTS", "Question", "Skip", "question_from_row", "with_file_context"]
+
+COMMENTS = "_comments"
+# Words in a table that name a site of the catalogue.
+SITE_WORDS = {"jean-zay": ("jean zay", "jean-zay", "idris", "bigscience"), "leonardo": ("leonardo", "cineca")}
 
 
 class Skip(Exception):
@@ -98,13 +102,14 @@ def _gpu(row: dict[str, str]) -> GpuSpec:
 
 def _site(row: dict[str, str], spec: GpuSpec, notes: list[str]) -> Site:
     """The catalogued cluster that the words name, else the GPU with the network that they describe."""
-    text = " ".join(row.get(column, "") for column in ("interconnect", "source_ref", "notes", "gpu"))
+    text = " ".join(row.get(column, "") for column in ("interconnect", "source_ref", "notes", "gpu", COMMENTS))
     per_node = whole(row.get("gpus_per_node"))
     network = network_gb_s_per_gpu(row.get("interconnect"), per_node or 8)
     if network is None:
         for cluster in load_catalogue().clusters.values():
-            site = (cluster.site or "").replace("-", " ")
-            if site and site in text.lower() and _same_product(cluster.gpu, spec.key):
+            known = SITE_WORDS.get(cluster.site or "", ())
+            named = any(word in text.lower() for word in known)
+            if named and _same_product(cluster.gpu, spec.key) and per_node in (None, cluster.gpus_per_node):
                 found = machine_for(cluster.key)
                 machine = replace(found.machine, gpus_per_node=per_node or found.machine.gpus_per_node)
                 notes.append(f"network of {cluster.key}")
@@ -138,11 +143,14 @@ def _degrees(row: dict[str, str], gpus: int, notes: list[str]) -> tuple[int, int
 
 def _software(row: dict[str, str], zero: int | None, model_parallel: int, attention: str | None, modern: bool) -> str:
     words = " ".join(row.get(c, "") for c in ("dp_kind", "source_ref", "model", "notes", "framework")).lower()
+    if not re.search(r"fsdp|deepspeed|megatron|nemo|composer|foundry|bigscience|mpt", words):
+        words += " " + row.get(COMMENTS, "").lower()
     kind = row.get("dp_kind", "").lower()
     compiled = truth(row.get("compile")) or bool(re.search(r"inductor|torch\.compile|compiled", row.get("compile", "")))
-    if "fsdp" in kind or "fsdp" in words or (zero == 3 and "deepspeed" not in words):
-        return "compiled" if compiled else "torch"
-    if "deepspeed" in words or "bigscience" in words or (zero in (1, 2) and "zero" in kind and not modern):
+    if "fsdp" in kind or (zero == 3 and "deepspeed" not in words):
+        plain = "composer" if re.search(r"composer|llm-?foundry|mosaic|\bmpt\b", words) else "torch"
+        return "compiled" if compiled else plain
+    if ("deepspeed" in words and "ddp" not in kind) or "bigscience" in words or (zero in (1, 2) and "zero" in kind and not modern):
         return "deepspeed"
     if re.search(r"nemo|megatron-core|mcore|megatron bridge|transformer.?engine", words) or (
         modern and (model_parallel > 1 or zero == 1)
@@ -205,6 +213,18 @@ def _blank_micro_batch(job: TransformerJob, notes: list[str]) -> TransformerJob:
         candidate *= 2
     notes.append(f"micro_batch blank: {best}")
     return replace(job, layout=replace(job.layout, micro_batch=best))
+
+
+def with_file_context(rows: tuple[dict[str, str], ...], comments: str) -> list[dict[str, str]]:
+    """Rows that also carry the file's comments, and the network that other rows of the same GPU name."""
+    networks: dict[str, str] = {}
+    for row in rows:
+        if row.get("interconnect"):
+            networks.setdefault(row.get("gpu", ""), row["interconnect"])
+    return [
+        {**row, COMMENTS: comments, "interconnect": row.get("interconnect") or networks.get(row.get("gpu", ""), "")}
+        for row in rows
+    ]
 
 
 def question_from_row(row: dict[str, str]) -> Question:

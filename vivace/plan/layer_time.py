@@ -236,7 +236,7 @@ def head_time(job: TransformerJob) -> HeadTime:
     dtype = "bf16" if shape.dtype == "fp8" else shape.dtype
     forward, backward = _linear(gpu, dtype, shape.tokens, width, model.hidden)
     logits = shape.tokens * width / gpu.stream_rate
-    fused = software(job.software).stream < 1.0
+    fused = job.software in ("compiled", "composer", "megatron-core")
     # Forward: logits to fp32, maximum, exponentials, sum. Backward: softmax minus one-hot, back to 16 bit.
     forward += logits * (8.0 if fused else 16.0)
     backward += logits * (6.0 if fused else 12.0)

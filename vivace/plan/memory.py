@@ -127,7 +127,7 @@ def _layer(job: TransformerJob) -> LayerActivations:
         sequence_parallel=layout.sequence_parallel,
         attention=job.attention,
         activation_bytes=job.precision.activation_bytes,
-        fused=job.software != "torch",
+        fused=job.software not in ("torch", "composer"),
     )
 
 
@@ -154,8 +154,9 @@ def _communication(job: TransformerJob, rank_parameters: float) -> float:
     layout, values = job.layout, constants("memory")
     groups = sum(size > 1 for size in (layout.tensor, layout.pipeline, layout.context, layout.data))
     buffers = groups * values["nccl_gib_per_group"] * GIB
-    if layout.data > 1 and job.software == "deepspeed":
-        buffers += rank_parameters * 2 + min(rank_parameters, 5e8) * 2  # flat copy; reduce bucket of 5e8 elements
+    if job.software == "deepspeed" and layout.zero >= 1:
+        # Flat copies of gradients, and the reduce bucket of 5e8 elements that exists whatever the model's size.
+        buffers += rank_parameters * values["deepspeed_copy_bytes"] + 5e8 * 2
     elif layout.data > 1 and layout.zero == 0 and job.software in ("torch", "compiled"):
         buffers += rank_parameters * job.precision.gradient_bytes * values["ddp_bucket_share"]
     return buffers
@@ -203,7 +204,7 @@ def _logits(job: TransformerJob, tokens: float) -> float:
 
 def _optimizer_temporary(job: TransformerJob, stage: _Stage) -> float:
     """Adam over lists of tensors (PyTorch's default, not fused) makes one fp32 temporary per parameter."""
-    if job.software != "torch" or not job.optimizer.startswith("adam"):
+    if job.software not in ("torch", "composer") or not job.optimizer.startswith("adam"):
         return 0.0
     shards = job.layout.shards if job.layout.zero >= 1 else 1
     return stage.parameters * 4 / shards

@@ -6,9 +6,10 @@ The parts add up to the whole. Touches nothing; called by the CLI (through ``ans
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import log2
 
 from vivace.plan.collectives import Group, all_gather_seconds, all_reduce_seconds, point_to_point_seconds
-from vivace.plan.constants import software
+from vivace.plan.constants import constants, software
 from vivace.plan.job import TransformerJob
 from vivace.plan.layer_time import HeadTime, LayerTime, head_time, layer_time
 from vivace.plan.pipeline import Stages, pipeline_seconds, split_layers
@@ -31,6 +32,8 @@ class StepTime:
     data_links: float
     shard_links: float
     optimizer: float
+    jitter: float
+    """Waiting for the slowest node."""
     loader: float = 0.0
 
     @property
@@ -110,10 +113,10 @@ def _data_links(job: TransformerJob, parameters: float, backward: float) -> floa
         seconds += all_gather_seconds(machine, group, parameters * 2)
     else:
         seconds = all_reduce_seconds(machine, group, reduce_bytes)
-    hidden = software(job.software).data_overlap * backward
+    hideable = software(job.software).data_overlap * backward
     # The last bucket can only start when its gradients exist.
-    tail = min(seconds, 0.06 * seconds + 1e-4)
-    return max(tail, seconds - hidden)
+    exposed = max(min(seconds, 0.06 * seconds + 1e-4), seconds - hideable)
+    return exposed + _contention() * (seconds - exposed)
 
 
 def _shard_links(job: TransformerJob, layer: LayerTime, layers: int) -> float:
@@ -131,11 +134,23 @@ def _shard_links(job: TransformerJob, layer: LayerTime, layers: int) -> float:
         scatter += all_reduce_seconds(machine, replicas, unit * precision.reduce_bytes / layout.shard_size)
     forward, backward = layer.seconds(layout.recompute)
     exposed = max(0.0, gather - forward) + max(0.0, gather + scatter - backward)
+    exposed += _contention() * (2 * gather + scatter - exposed)
     ends = job.model.embedding_parameters / layout.tensor
     outer = all_gather_seconds(machine, group, ends * width) + all_gather_seconds(
         machine, group, ends * precision.reduce_bytes
     )
     return layers * exposed + gather + outer
+
+
+def _contention() -> float:
+    """Seconds of compute lost per second of communication behind it: both want multiprocessors and memory."""
+    return float(constants("links")["contention"])
+
+
+def _jitter(job: TransformerJob) -> float:
+    """Share of the step lost to waiting for the slowest of many nodes, per doubling of the nodes."""
+    nodes = max(1.0, job.layout.gpus / job.machine.gpus_per_node)
+    return float(constants("links")["jitter_per_doubling"]) * log2(nodes)
 
 
 def _optimizer(job: TransformerJob, parameters: float) -> float:
@@ -165,7 +180,7 @@ def step_time(job: TransformerJob) -> StepTime:
     parameters = _stage_parameters(job, stages)
     backward = layer.seconds(layout.recompute)[1] * stages.middle
     loader = max(0.0, job.loader_ms * 1e-3 - busy)
-    return StepTime(
+    parts = dict(
         compute=count * slowest.compute,
         recompute=count * slowest.recompute,
         tensor_links=count * slowest.tensor,
@@ -176,5 +191,5 @@ def step_time(job: TransformerJob) -> StepTime:
         data_links=_data_links(job, parameters, backward),
         shard_links=count * _shard_links(job, layer, stages.middle),
         optimizer=_optimizer(job, parameters),
-        loader=loader,
     )
+    return StepTime(**parts, jitter=_jitter(job) * sum(parts.values()), loader=loader)
