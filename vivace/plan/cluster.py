@@ -81,7 +81,7 @@ def gpu_from_spec(spec: GpuSpec) -> tuple[Gpu, list[str]]:
         hbm_fraction=float(shares["hbm"]),
         flash_fraction=float(shares["flash"]),
         flash_backward_fraction=float(shares["flash_backward"]),
-        conv_fraction=float(shares["conv"]),
+        conv_fraction=tuple(sorted(dict(shares["conv"]).items())),
         context_gib=float(shares["context_gib"]),
     )
     return gpu, notes

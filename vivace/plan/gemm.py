@@ -12,7 +12,7 @@ from math import ceil
 
 from vivace.plan.machine import Gpu
 
-__all__ = ["arithmetic_intensity", "gemm_seconds", "tile_efficiency", "wave_efficiency"]
+__all__ = ["alignment_share", "arithmetic_intensity", "gemm_seconds", "tile_efficiency", "wave_efficiency"]
 
 # Tile shapes that cuBLAS and CUTLASS use for tensor cores, with the share of the best rate that each can reach
 # (smaller tiles reuse less from shared memory). NVIDIA "Matrix Multiplication Background", tile table.
@@ -24,7 +24,8 @@ TILES: tuple[tuple[int, int, float], ...] = (
     (64, 128, 0.76),
     (64, 64, 0.6),
 )
-# Depth of K that the prologue and epilogue of a tile cost (fitted, see data/constants.toml [gemm]).
+# Rate of one A100 multiprocessor, for which ``overhead_k`` (data/constants.toml [gemm]) was fitted.
+REFERENCE_FLOPS_PER_SM = 312e12 * 0.777 / 108
 SPLITS = (1, 2, 4, 8)
 
 
@@ -44,6 +45,20 @@ def tile_efficiency(m: int, n: int, tile: tuple[int, int] = (256, 128)) -> float
     return m * n / (ceil(m / tile[0]) * tile[0] * ceil(n / tile[1]) * tile[1])
 
 
+def alignment_share(n: int, k: int, bytes_per_element: int = 2) -> float:
+    """Share of the rate left when rows do not start on 16 bytes: a vocabulary of 50,257 halves its product.
+
+    NVIDIA "Matrix Multiplication Background": tensor cores want multiples of 16 bytes; cuBLAS falls back to kernels with
+    narrower loads otherwise.
+    """
+    aligned = min(_power_of_two_in(n), _power_of_two_in(k)) * bytes_per_element
+    return 1.0 if aligned >= 16 else {8: 0.85, 4: 0.7}.get(aligned, 0.5)
+
+
+def _power_of_two_in(number: int) -> int:
+    return number & -number
+
+
 @lru_cache(maxsize=200_000)
 def gemm_seconds(
     gpu: Gpu,
@@ -58,6 +73,8 @@ def gemm_seconds(
     """Seconds of ``batch`` products of M x N x K in the compute type ``dtype``."""
     bytes_per_element = {"fp32": 4, "tf32": 4, "fp8": 1}.get(dtype, 2)
     per_sm = gpu.gemm_rate(dtype) / gpu.sms
+    # The prologue takes time, not depth: slower units lose less depth in it. Faster ones overlap it with other tiles.
+    overhead_k *= min(1.0, per_sm / REFERENCE_FLOPS_PER_SM)
     best = float("inf")
     for tile_m, tile_n, share in TILES:
         tiles = ceil(m / tile_m) * ceil(n / tile_n) * batch
@@ -66,4 +83,5 @@ def gemm_seconds(
             depth = k / split + overhead_k * (1.0 if split == 1 else 1.5)
             best = min(best, waves * 2.0 * tile_m * tile_n * depth / (per_sm * share))
     moved = batch * bytes_per_element * (m * k + n * k + m * n)
+    best /= alignment_share(n, k, bytes_per_element)
     return max(best, moved / gpu.stream_rate) + gap_us * 1e-6

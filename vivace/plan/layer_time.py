@@ -21,6 +21,8 @@ __all__ = ["HeadTime", "LayerTime", "Shape", "head_time", "layer_time"]
 # Kernels of one layer, forward and backward: what the processor must launch (Megatron's layer, profiler count).
 FORWARD_KERNELS = 22
 BACKWARD_KERNELS = 36
+# Frameworks that pad the vocabulary to a multiple of 128 per rank by themselves.
+PADS_VOCABULARY = ("megatron", "megatron-core", "deepspeed")
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,8 @@ def head_time(job: TransformerJob) -> HeadTime:
     """Output layer and loss: the vocabulary is cut by tensor parallelism; the loss is fp32."""
     gpu, model, shape = job.machine.gpu, job.model, Shape.of(job)
     width = -(-model.vocab // shape.tensor)
+    if job.software in PADS_VOCABULARY:
+        width = -(-width // 128) * 128
     dtype = "bf16" if shape.dtype == "fp8" else shape.dtype
     forward, backward = _linear(gpu, dtype, shape.tokens, width, model.hidden)
     logits = shape.tokens * width / gpu.stream_rate

@@ -30,7 +30,8 @@ class Gpu:
     flash_fraction: float
     """Share of the dense peak that fused attention reaches forward (causal work counted once)."""
     flash_backward_fraction: float
-    conv_fraction: float
+    conv_fraction: tuple[tuple[str, float], ...]
+    """Rate of convolutions over that of a matrix product of the same shape (Winograd can pass 1)."""
     context_gib: float
     """Memory that the CUDA context and libraries take before the first tensor."""
 
@@ -44,6 +45,9 @@ class Gpu:
     def gemm_rate(self, dtype: str) -> float:
         """FLOP/s that a large, well-shaped matrix product reaches."""
         return self.peak(dtype) * dict(self.gemm_fraction)[dtype]
+
+    def conv_share(self, dtype: str) -> float:
+        return dict(self.conv_fraction).get(dtype, 0.8)
 
     @property
     def stream_rate(self) -> float:
