@@ -1,9 +1,10 @@
-"""Fit the planner's GPU- and framework-level constants on the files named in ``data/constants.toml [fitted]``.
+"""Fit the planner's GPU- and framework-level constants on the files named in ``data/constants.toml
+[fitted]``.
 
-    python benchmarks/plan_fit.py FOLDER_OF_TABLES [rounds]
+python benchmarks/plan_fit.py FOLDER_OF_TABLES [rounds]
 
-Coordinate descent on the mean absolute log error, each file counting once whatever its length. Prints the values; a
-person puts them in ``vivace/plan/data/constants.toml``. No constant belongs to one file.
+Coordinate descent on the mean absolute log error, each file counting once whatever its length. Prints the
+values; a person puts them in ``vivace/plan/data/constants.toml``. No constant belongs to one file.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ def start() -> dict[str, float]:
     first = {}
     for path in KNOBS:
         section, key = path.rsplit(".", 1)
-        first[path] = constants(section.removesuffix(".gemm"))["gemm"]["bf16"] if key == "16" else constants(section)[key]
+        first[path] = (
+            constants(section.removesuffix(".gemm"))["gemm"]["bf16"]
+            if key == "16"
+            else constants(section)[key]
+        )
     return first
 
 

@@ -27,6 +27,9 @@ __all__ = [
     "peak_tflops",
 ]
 
+# The formats that peaks are given for. fp64 and fp32 are without tensor cores, the others with them.
+DTYPES = ("fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+
 DTYPE_NAMES: Mapping[str, str] = {
     "float64": "fp64",
     "double": "fp64",
@@ -213,9 +216,7 @@ def as_table(spec: GpuSpec | ClusterSpec | SiteSpec) -> dict[str, Any]:
 def _without_unknowns(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: _without_unknowns(item)
-            for key, item in value.items()
-            if item is not None and item not in ((), {})
+            key: _without_unknowns(item) for key, item in value.items() if item is not None and item not in ((), {})
         }
     if isinstance(value, list | tuple):
         return [_without_unknowns(item) for item in value]

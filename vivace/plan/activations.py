@@ -1,7 +1,8 @@
 """Bytes of activations that the backward pass needs, per layer and for the output layer.
 
-Korthikanti 2022 table 2 taken apart tensor by tensor, so that flash attention, grouped queries, gated feed-forward, no
-dropout and sequence parallelism each change only their own term. Pure arithmetic; called by ``memory.py``.
+Korthikanti 2022 table 2 taken apart tensor by tensor, so that flash attention, grouped queries, gated
+feed-forward, no dropout and sequence parallelism each change only their own term. Pure arithmetic; called
+by ``memory.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ class LayerActivations:
     """Bytes that one layer keeps for one micro-batch on one rank."""
 
     whole: float
-    """Norm inputs, block inputs and dropout masks: replicated over tensor ranks unless the sequence is split."""
+    """Norm inputs, block inputs and dropout masks: replicated over tensor ranks unless the sequence is
+    split.
+    """
     split: float
     """Queries, keys, values, attention output, feed-forward: cut by tensor parallelism."""
     core: float
@@ -58,8 +61,8 @@ def layer_activations(
     heads_ratio = model.attention_width / model.hidden
     kv_ratio = model.kv_width / model.hidden
     ffn_tensors = (3 if fused else 4) if model.gated else 2
-    split = unit * activation_bytes * (
-        2 * heads_ratio + 2 * kv_ratio + ffn_tensors * model.ffn / model.hidden
+    split = (
+        unit * activation_bytes * (2 * heads_ratio + 2 * kv_ratio + ffn_tensors * model.ffn / model.hidden)
     )
     core = _core_bytes(model, micro_batch, seq_len, context, attention, activation_bytes)
     divisor = tensor if sequence_parallel else 1

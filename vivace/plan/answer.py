@@ -6,6 +6,7 @@ Calls the models and fills the record; no formula of its own beyond ratios. Call
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from vivace.plan.cluster import Site
 from vivace.plan.flops import model_flops_per_token
@@ -20,8 +21,8 @@ from vivace.records.plan import Plan, PlanLayout
 __all__ = ["hardware_flops_per_step", "layout_record", "plan_transformer", "plan_vision"]
 
 CONVENTION = (
-    "MFU counts model FLOPs (6 per multiplied parameter and token, attention in full, no recomputation) over the dense "
-    "peak; HFU adds recomputation"
+    "MFU counts model FLOPs (6 per multiplied parameter and token, attention in full, no recomputation) "
+    "over the dense peak; HFU adds recomputation"
 )
 
 
@@ -123,13 +124,17 @@ def plan_vision(
         mfu_pct=100.0 * flops / capacity,
         hfu_pct=100.0 * flops / capacity,
         run=run,
-        assumptions=(*assumptions, *site.assumptions, "FLOPs are those of the traced products and convolutions"),
+        assumptions=(
+            *assumptions,
+            *site.assumptions,
+            "FLOPs are those of the traced products and convolutions",
+        ),
         calibrated_with=calibrated_with,
         **_common(site, job.gpus, step, need),
     )
 
 
-def _common(site: Site, gpus: int, step: StepTime, need: Memory) -> dict[str, object]:
+def _common(site: Site, gpus: int, step: StepTime, need: Memory) -> dict[str, Any]:
     machine = site.machine
     return {
         "cluster": machine.name,

@@ -73,20 +73,28 @@ def _need(candidates: list[Candidate], budget: Budget) -> list[Candidate]:
     )
 
 
-def shortest_run(job: TransformerJob, site: Site, max_gpus: int, question: RunQuestion, budget: Budget) -> Candidate:
+def shortest_run(
+    job: TransformerJob, site: Site, max_gpus: int, question: RunQuestion, budget: Budget
+) -> Candidate:
     """The GPU count that ends first, among those within the budget."""
     counts = default_counts(max_gpus, site.machine.gpus_per_node)
     return min(_need(_candidates(job, site, counts, question), budget), key=lambda one: one.run.days.estimate)
 
 
-def cheapest_run(job: TransformerJob, site: Site, max_gpus: int, question: RunQuestion, budget: Budget) -> Candidate:
+def cheapest_run(
+    job: TransformerJob, site: Site, max_gpus: int, question: RunQuestion, budget: Budget
+) -> Candidate:
     """The GPU count that uses the fewest GPU-hours, among those within the budget (a deadline, mostly)."""
     counts = default_counts(max_gpus, site.machine.gpus_per_node)
-    return min(_need(_candidates(job, site, counts, question), budget), key=lambda one: one.run.gpu_hours.estimate)
+    return min(
+        _need(_candidates(job, site, counts, question), budget), key=lambda one: one.run.gpu_hours.estimate
+    )
 
 
 def gpt_of_size(parameters: float, like: Transformer) -> Transformer:
-    """A model of about that size with the proportions of ``like``: widths and depth grow together, heads stay as wide."""
+    """A model of about that size with the proportions of ``like``: widths and depth grow together, heads
+    stay as wide.
+    """
     ratio = (parameters / like.parameters) ** (1 / 3)
     hidden = max(128, round(like.hidden * ratio / 128) * 128)
     heads = max(1, hidden // like.head_dim) if hidden % like.head_dim == 0 else max(1, hidden // 128)
@@ -102,7 +110,9 @@ def gpt_of_size(parameters: float, like: Transformer) -> Transformer:
 def largest_model(
     job: TransformerJob, site: Site, gpus: int, question: RunQuestion, budget: Budget
 ) -> tuple[Transformer, Candidate]:
-    """The largest compute-optimal model (20 tokens per parameter) that trains within the budget on ``gpus``."""
+    """The largest compute-optimal model (20 tokens per parameter) that trains within the budget on
+    ``gpus``.
+    """
     low, best = 5e7, None
     size = low
     while size < 5e12:
@@ -118,6 +128,7 @@ def largest_model(
         best, size = (model, candidate), size * 1.12
     if best is None:
         raise UserError(
-            f"not even a model of {low / 1e6:.0f}M parameters stays within the budget", hint="raise the budget or --gpus"
+            f"not even a model of {low / 1e6:.0f}M parameters stays within the budget",
+            hint="raise the budget or --gpus",
         )
     return best

@@ -1,7 +1,8 @@
 """Calibrate a plan with a measurement from the user's own GPU.
 
-Reads the JSON of a ``Measurement`` (or any JSON with ``step_ms.median``): the ratio of measured to predicted compute time
-scales the compute term, and the loader's time is taken as measured. Called by the CLI.
+Reads the JSON of a ``Measurement`` (or any JSON with ``step_ms.median``): the ratio of measured to
+predicted compute time scales the compute term, and the loader's time is taken as measured. Called by the
+CLI.
 """
 
 from __future__ import annotations
@@ -43,12 +44,18 @@ def read_measurement(path: Path | str) -> Measured:
     batch = _number(data.get("batch_size"))
     step = _number(_inside(data, "step_ms", "median")) or _from_rate(data, batch)
     if step is None:
-        raise UserError(f"{path} has neither step_ms.median nor samples_per_s", hint="make it with: vivace measure -- …")
+        raise UserError(
+            f"{path} has neither step_ms.median nor samples_per_s", hint="make it with: vivace measure -- …"
+        )
     if batch is None:
         raise UserError(f"{path} has no batch_size", hint="add the samples per step and GPU as batch_size")
     memory = data.get("memory")
     reserved = next(
-        (_number(memory[key]) for key in ("peak_reserved_gib", "reserved_gib") if isinstance(memory, dict) and key in memory),
+        (
+            _number(memory[key])
+            for key in ("peak_reserved_gib", "reserved_gib")
+            if isinstance(memory, dict) and key in memory
+        ),
         None,
     )
     return Measured(step, int(batch), _loader_ms(data.get("phases_ms")), reserved, str(path))
@@ -66,7 +73,9 @@ def _inside(data: dict[str, Any], *keys: str) -> Any:
 def _number(value: Any) -> float | None:
     if isinstance(value, dict):
         value = value.get("median", value.get("mean"))
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+    return (
+        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+    )
 
 
 def _from_rate(data: dict[str, Any], batch: float | None) -> float | None:
@@ -78,11 +87,17 @@ def _loader_ms(phases: Any) -> float:
     """Phases may be numbers or tables with a median; those of the loader are told by their names."""
     if not isinstance(phases, dict):
         return 0.0
-    return sum(_number(value) or 0.0 for name, value in phases.items() if any(w in name.lower() for w in LOADER_WORDS))
+    return sum(
+        _number(value) or 0.0
+        for name, value in phases.items()
+        if any(w in name.lower() for w in LOADER_WORDS)
+    )
 
 
 def calibrate_transformer(job: TransformerJob, measured: Measured) -> TransformerJob:
-    """The job with the compute term scaled to what one GPU did with ``measured.batch_size`` sequences per step."""
+    """The job with the compute term scaled to what one GPU did with ``measured.batch_size`` sequences per
+    step.
+    """
     alone = replace(
         job,
         layout=Layout(micro_batch=measured.batch_size, recompute=job.layout.recompute),

@@ -1,7 +1,8 @@
 """From the hardware catalogue to the planner's ``Machine``: peaks, achievable shares, links.
 
-Reads the catalogue (``vivace.hardware``) and the planner's constants. What the catalogue does not know is taken from a
-relative of the same architecture, and ``assumptions`` says so. Called by the CLI, the search and the table reader.
+Reads the catalogue (``vivace.hardware``) and the planner's constants. What the catalogue does not know is
+taken from a relative of the same architecture, and ``assumptions`` says so. Called by the CLI, the search
+and the table reader.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from vivace.plan.machine import Gpu, Links, Machine
 __all__ = ["Site", "gpu_from_spec", "machine_for", "machine_from_gpu"]
 
 # A GPU of the same architecture whose figures stand in for those that a custom part does not publish.
-RELATIVES = {"Ampere": "a100-sxm4-80gb", "Hopper": "h100-sxm5-80gb", "Volta": "v100-sxm2-32gb", "Blackwell": "b200-sxm"}
+RELATIVES = {
+    "Ampere": "a100-sxm4-80gb",
+    "Hopper": "h100-sxm5-80gb",
+    "Volta": "v100-sxm2-32gb",
+    "Blackwell": "b200-sxm",
+}
 GIB = 2.0**30
 
 
@@ -62,7 +68,10 @@ def gpu_from_spec(spec: GpuSpec) -> tuple[Gpu, list[str]]:
 
     peaks = spec.dense_peak_tflops or (relative.dense_peak_tflops if relative else {})
     if not spec.dense_peak_tflops:
-        notes.append(f"peaks of {spec.name} are not published: those of {relative.name if relative else '?'} are assumed")
+        notes.append(
+            f"peaks of {spec.name} are not published: "
+            f"those of {relative.name if relative else 'nobody'} are assumed"
+        )
     family = _family(spec)
     shares = family_values(family)
     gemm = dict(shares["gemm"])
@@ -95,13 +104,17 @@ def _with_tf32_fallback(peaks: dict[str, float]) -> dict[str, float]:
 
 
 def _memory_gib(memory_gb: float) -> float:
-    """GiB that a job can use. An "80 GB" part offers 79.1 to 79.6 GiB: vendors print binary gigabytes, less reserve."""
+    """GiB that a job can use. An "80 GB" part offers 79.1 to 79.6 GiB: vendors print binary gigabytes,
+    less reserve.
+    """
     if memory_gb in (141.0, 180.0, 186.0, 192.0, 96.0):
         return memory_gb * 1e9 / GIB * (1.065 if memory_gb == 141.0 else 1.05)
     return memory_gb * 0.992
 
 
-def _links(spec: GpuSpec, cluster: ClusterSpec | None, inter_gb_s: float | None, inter_kind: str) -> tuple[Links, list[str]]:
+def _links(
+    spec: GpuSpec, cluster: ClusterSpec | None, inter_gb_s: float | None, inter_kind: str
+) -> tuple[Links, list[str]]:
     values = constants("links")
     notes: list[str] = []
     intra = (cluster.intra_node_gbytes_per_s_per_gpu if cluster else None) or spec.nvlink_gbytes_per_s
@@ -113,7 +126,9 @@ def _links(spec: GpuSpec, cluster: ClusterSpec | None, inter_gb_s: float | None,
         inter_kind = inter_kind or (cluster.inter_node_link or "")
     if inter_gb_s is None:
         inter_gb_s = {"Hopper": 50.0, "Blackwell": 50.0, "Ampere": 25.0}.get(spec.architecture or "", 12.5)
-        notes.append(f"the network is not described: {inter_gb_s * 8:.0f} Gb/s per GPU is assumed, as in DGX servers")
+        notes.append(
+            f"the network is not described: {inter_gb_s * 8:.0f} Gb/s per GPU is assumed, as in DGX servers"
+        )
     fractions = values["inter_fraction"]
     lowered = inter_kind.lower()
     fraction = fractions["infiniband"]

@@ -1,8 +1,8 @@
 """Time of a collective: latency plus bytes over bandwidth, on the link that limits it.
 
-Ring volumes: all-reduce 2(n-1)/n, all-gather and reduce-scatter (n-1)/n of the buffer. Inside a node the bandwidth is
-the NVLink specification times a measured share; between nodes all GPUs of a node that belong to the group bring their
-network cards. Pure arithmetic; called by ``step.py``.
+Ring volumes: all-reduce 2(n-1)/n, all-gather and reduce-scatter (n-1)/n of the buffer. Inside a node the
+bandwidth is the NVLink specification times a measured share; between nodes all GPUs of a node that belong
+to the group bring their network cards. Pure arithmetic; called by ``step.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Power, energy and carbon of a job, with every assumption in ``data/energy.toml`` and printed with the result.
+"""Power, energy and carbon of a job, with every assumption in ``data/energy.toml`` and printed with the
+result.
 
 Reads that file only. Called by ``whole_run.py`` and the search.
 """

@@ -1,7 +1,8 @@
 """Floating-point operations of training, with every convention named.
 
-"Model" FLOPs are what the mathematics needs; "hardware" FLOPs add what recomputation repeats. Attention can be counted
-in full or halved for the causal mask: papers do both, so each figure says which. Pure arithmetic; called everywhere.
+"Model" FLOPs are what the mathematics needs; "hardware" FLOPs add what recomputation repeats. Attention
+can be counted in full or halved for the causal mask: papers do both, so each figure says which. Pure
+arithmetic; called everywhere.
 """
 
 from __future__ import annotations
@@ -36,12 +37,7 @@ def megatron_model_flops(model: Transformer, seq_len: int, sequences: int) -> fl
     """Korthikanti 2022 eq. 7: 72 B L s h^2 (1 + s/6h + V/12hL)."""
     h, layers = model.hidden, model.layers
     return (
-        72.0
-        * sequences
-        * layers
-        * seq_len
-        * h**2
-        * (1 + seq_len / (6 * h) + model.vocab / (12 * h * layers))
+        72.0 * sequences * layers * seq_len * h**2 * (1 + seq_len / (6 * h) + model.vocab / (12 * h * layers))
     )
 
 
@@ -49,17 +45,14 @@ def megatron_hardware_flops(model: Transformer, seq_len: int, sequences: int) ->
     """Narayanan 2021 eq. 3, full recomputation counted: 96 B s L h^2 (1 + s/6h + V/16Lh)."""
     h, layers = model.hidden, model.layers
     return (
-        96.0
-        * sequences
-        * layers
-        * seq_len
-        * h**2
-        * (1 + seq_len / (6 * h) + model.vocab / (16 * h * layers))
+        96.0 * sequences * layers * seq_len * h**2 * (1 + seq_len / (6 * h) + model.vocab / (16 * h * layers))
     )
 
 
 def training_flops(parameters: float, tokens: float, recompute: bool) -> float:
-    """8 x tokens x parameters with full recomputation, 6 without (defect D-1 of the source: never ``x`` itself)."""
+    """8 x tokens x parameters with full recomputation, 6 without (defect D-1 of the source: never ``x``
+    itself).
+    """
     return (8.0 if recompute else 6.0) * tokens * parameters
 
 

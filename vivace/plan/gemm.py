@@ -1,8 +1,9 @@
 """Time of a matrix product: tiles, waves, depth, and the memory roof.
 
-A product of M x N x K is cut in tiles, each tile is one block on one multiprocessor, and blocks run in waves over all of
-them: a last wave that is nearly empty costs a whole wave. Short K pays the start and the end of the pipeline. Libraries
-choose among tile shapes and split K when there are too few tiles; so does this model. Pure arithmetic, cached.
+A product of M x N x K is cut in tiles, each tile is one block on one multiprocessor, and blocks run in
+waves over all of them: a last wave that is nearly empty costs a whole wave. Short K pays the start and the
+end of the pipeline. Libraries choose among tile shapes and split K when there are too few tiles; so does
+this model. Pure arithmetic, cached.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from vivace.plan.machine import Gpu
 
 __all__ = ["alignment_share", "arithmetic_intensity", "gemm_seconds", "tile_efficiency", "wave_efficiency"]
 
-# Tile shapes that cuBLAS and CUTLASS use for tensor cores, with the share of the best rate that each can reach
-# (smaller tiles reuse less from shared memory). NVIDIA "Matrix Multiplication Background", tile table.
+# Tile shapes that cuBLAS and CUTLASS use for tensor cores, with the share of the best rate that each can
+# reach (smaller tiles reuse less from shared memory). NVIDIA "Matrix Multiplication Background", tile table.
 TILES: tuple[tuple[int, int, float], ...] = (
     (256, 128, 1.0),
     (128, 256, 1.0),
@@ -48,8 +49,8 @@ def tile_efficiency(m: int, n: int, tile: tuple[int, int] = (256, 128)) -> float
 def alignment_share(n: int, k: int, bytes_per_element: int = 2) -> float:
     """Share of the rate left when rows do not start on 16 bytes: a vocabulary of 50,257 halves its product.
 
-    NVIDIA "Matrix Multiplication Background": tensor cores want multiples of 16 bytes; cuBLAS falls back to kernels with
-    narrower loads otherwise.
+    NVIDIA "Matrix Multiplication Background": tensor cores want multiples of 16 bytes; cuBLAS falls back
+    to kernels with narrower loads otherwise.
     """
     aligned = min(_power_of_two_in(n), _power_of_two_in(k)) * bytes_per_element
     return 1.0 if aligned >= 16 else {8: 0.85, 4: 0.7}.get(aligned, 0.5)
@@ -73,7 +74,8 @@ def gemm_seconds(
     """Seconds of ``batch`` products of M x N x K in the compute type ``dtype``."""
     bytes_per_element = {"fp32": 4, "tf32": 4, "fp8": 1}.get(dtype, 2)
     per_sm = gpu.gemm_rate(dtype) / gpu.sms
-    # The prologue takes time, not depth: slower units lose less depth in it. Faster ones overlap it with other tiles.
+    # The prologue takes time, not depth: slower units lose less depth in it. Faster ones overlap it with
+    # other tiles.
     overhead_k *= min(1.0, per_sm / REFERENCE_FLOPS_PER_SM)
     best = float("inf")
     for tile_m, tile_n, share in TILES:

@@ -1,6 +1,8 @@
-"""Which catalogued GPU a table means: "a100_80gb", "NVIDIA DGX-1 (8x V100 16GB)", "H100 80GB 700W", "1x 4090".
+"""Which catalogued GPU a table means: "a100_80gb", "NVIDIA DGX-1 (8x V100 16GB)", "H100 80GB 700W", "1x
+4090".
 
-Reads the catalogue and the planner's own small list of consumer parts. Called by the table reader and the CLI.
+Reads the catalogue and the planner's own small list of consumer parts. Called by the table reader and the
+CLI.
 """
 
 from __future__ import annotations
@@ -67,6 +69,28 @@ def gpu_from_words(text: str, memory_gb: float | None = None) -> GpuSpec | None:
 
 
 _PRODUCTS = (
-    "gb200", "b200", "gh200", "h200", "h100", "a100", "v100", "p100", "a800", "h800", "h20", "l40s", "l40", "l4",
-    "a10g", "a10", "a40", "a6000", "a30", "t4", "5090", "4090", "3090", "2080ti",
-)  # fmt: skip
+    "gb200",
+    "b200",
+    "gh200",
+    "h200",
+    "h100",
+    "a100",
+    "v100",
+    "p100",
+    "a800",
+    "h800",
+    "h20",
+    "l40s",
+    "l40",
+    "l4",
+    "a10g",
+    "a10",
+    "a40",
+    "a6000",
+    "a30",
+    "t4",
+    "5090",
+    "4090",
+    "3090",
+    "2080ti",
+)

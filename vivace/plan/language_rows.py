@@ -1,7 +1,8 @@
 """A row of the 42-column schema as a question for the planner, and what was measured.
 
-Blank cells are filled by stated rules (each is listed in ``notes``); a row that lacks what no rule can supply is
-skipped with the reason. Nothing here looks at a measured time or memory to form the prediction. Called by ``validate``.
+Blank cells are filled by stated rules (each is listed in ``notes``); a row that lacks what no rule can
+supply is skipped with the reason. Nothing here looks at a measured time or memory to form the prediction.
+Called by ``validate``.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ def _gpu(row: dict[str, str]) -> GpuSpec:
 
 def _site(row: dict[str, str], spec: GpuSpec, notes: list[str]) -> Site:
     """The catalogued cluster that the words name, else the GPU with the network that they describe."""
-    text = " ".join(row.get(column, "") for column in ("interconnect", "source_ref", "notes", "gpu", COMMENTS))
+    text = " ".join(
+        row.get(column, "") for column in ("interconnect", "source_ref", "notes", "gpu", COMMENTS)
+    )
     per_node = whole(row.get("gpus_per_node"))
     network = network_gb_s_per_gpu(row.get("interconnect"), per_node or 8)
     if network is None:
@@ -137,20 +140,29 @@ def _degrees(row: dict[str, str], gpus: int, notes: list[str]) -> tuple[int, int
     inner = tensor * pipeline * context
     if gpus % inner:
         raise Skip(f"{gpus} GPUs are not a multiple of tp x pp x cp = {inner}")
-    # Expert parallelism and hybrid meshes print other "dp"; what divides the GPUs is what the batch is cut by.
+    # Expert parallelism and hybrid meshes print other "dp"; what divides the GPUs is what the batch is cut
+    # by.
     return tensor, pipeline, context, gpus // inner
 
 
-def _software(row: dict[str, str], zero: int | None, model_parallel: int, attention: str | None, modern: bool) -> str:
+def _software(
+    row: dict[str, str], zero: int | None, model_parallel: int, attention: str | None, modern: bool
+) -> str:
     words = " ".join(row.get(c, "") for c in ("dp_kind", "source_ref", "model", "notes", "framework")).lower()
     if not re.search(r"fsdp|deepspeed|megatron|nemo|composer|foundry|bigscience|mpt", words):
         words += " " + row.get(COMMENTS, "").lower()
     kind = row.get("dp_kind", "").lower()
-    compiled = truth(row.get("compile")) or bool(re.search(r"inductor|torch\.compile|compiled", row.get("compile", "")))
+    compiled = truth(row.get("compile")) or bool(
+        re.search(r"inductor|torch\.compile|compiled", row.get("compile", ""))
+    )
     if "fsdp" in kind or (zero == 3 and "deepspeed" not in words):
         plain = "composer" if re.search(r"composer|llm-?foundry|mosaic|\bmpt\b", words) else "torch"
         return "compiled" if compiled else plain
-    if ("deepspeed" in words and "ddp" not in kind) or "bigscience" in words or (zero in (1, 2) and "zero" in kind and not modern):
+    if (
+        ("deepspeed" in words and "ddp" not in kind)
+        or "bigscience" in words
+        or (zero in (1, 2) and "zero" in kind and not modern)
+    ):
         return "deepspeed"
     if re.search(r"nemo|megatron-core|mcore|megatron bridge|transformer.?engine", words) or (
         modern and (model_parallel > 1 or zero == 1)
@@ -183,7 +195,9 @@ def _batch(row: dict[str, str], data: int, notes: list[str]) -> tuple[int, int |
 
 
 def _blank_recompute(row: dict[str, str], job: TransformerJob, notes: list[str]) -> Recompute:
-    """Blank act_ckpt: what the FLOP definition says; Megatron before flash attention checkpointed by default."""
+    """Blank act_ckpt: what the FLOP definition says; Megatron before flash attention checkpointed by
+    default.
+    """
     words = (row.get("tflops_def", "") + row.get("notes", "")).lower()
     if "incl. recompute" in words or "96*" in words or "recomput" in words:
         notes.append("act_ckpt blank: the FLOP definition counts recomputation")
@@ -222,7 +236,11 @@ def with_file_context(rows: tuple[dict[str, str], ...], comments: str) -> list[d
         if row.get("interconnect"):
             networks.setdefault(row.get("gpu", ""), row["interconnect"])
     return [
-        {**row, COMMENTS: comments, "interconnect": row.get("interconnect") or networks.get(row.get("gpu", ""), "")}
+        {
+            **row,
+            COMMENTS: comments,
+            "interconnect": row.get("interconnect") or networks.get(row.get("gpu", ""), ""),
+        }
         for row in rows
     ]
 
@@ -237,9 +255,13 @@ def question_from_row(row: dict[str, str]) -> Question:
 
 def _question(row: dict[str, str]) -> Question:
     notes: list[str] = []
-    if (whole(row.get("ep")) or 1) > 1 or re.search(r"\bmoe\b|\d+x\d+b|mixtral", row.get("model", "").lower()):
+    if (whole(row.get("ep")) or 1) > 1 or re.search(
+        r"\bmoe\b|\d+x\d+b|mixtral", row.get("model", "").lower()
+    ):
         raise Skip("mixture of experts is not modelled")
-    if "cpu" in row.get("notes", "").lower() and "offload=true" in row.get("notes", "").lower().replace(" ", ""):
+    if "cpu" in row.get("notes", "").lower() and "offload=true" in row.get("notes", "").lower().replace(
+        " ", ""
+    ):
         raise Skip("offloading to the CPU is not modelled")
     spec = _gpu(row)
     model = _model(row, notes)
@@ -251,7 +273,9 @@ def _question(row: dict[str, str]) -> Question:
     given_attention = attention_kind(row.get("attention"))
     modern = spec.architecture in ("Hopper", "Blackwell") or given_attention == "flash"
     software = _software(row, zero, tensor * pipeline * context, given_attention, modern)
-    attention = given_attention or ("flash" if software in ("torch", "compiled", "megatron-core") else "fused-softmax")
+    attention = given_attention or (
+        "flash" if software in ("torch", "compiled", "megatron-core") else "fused-softmax"
+    )
     if spec.architecture == "Volta" and not given_attention:
         attention = "fused-softmax"
     sequence_parallel = truth(row.get("sp"))
@@ -273,7 +297,9 @@ def _question(row: dict[str, str]) -> Question:
     )
     framework = "fsdp" if zero == 3 else {"torch": "torch", "compiled": "torch"}.get(software, software)
     gpu = site.machine.gpu
-    precision = parse_precision(row.get("precision", ""), framework=framework, gpu_has_bf16=gpu.supports("bf16"))
+    precision = parse_precision(
+        row.get("precision", ""), framework=framework, gpu_has_bf16=gpu.supports("bf16")
+    )
     if not gpu.supports(precision.compute):
         precision = replace(precision, compute="fp16")
         notes.append(f"{gpu.name} has no units for {row.get('precision')}: fp16 rates are used")

@@ -1,7 +1,9 @@
-"""Seconds of one transformer layer on one rank: matrix products, attention, elementwise traffic, tensor-parallel links.
+"""Seconds of one transformer layer on one rank: matrix products, attention, elementwise traffic,
+tensor-parallel links.
 
-Every operation is on its roof: products by tiles and waves, elementwise kernels by bytes. Cached, because a search asks
-for the same layer thousands of times. Touches nothing; called by ``step.py`` and ``sizing.py``.
+Every operation is on its roof: products by tiles and waves, elementwise kernels by bytes. Cached, because
+a search asks for the same layer thousands of times. Touches nothing; called by ``step.py`` and
+``sizing.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from vivace.plan.transformer import Transformer
 
 __all__ = ["HeadTime", "LayerTime", "Shape", "head_time", "layer_time"]
 
-# Kernels of one layer, forward and backward: what the processor must launch (Megatron's layer, profiler count).
+# Kernels of one layer, forward and backward: what the processor must launch (Megatron's layer, profiler
+# count).
 FORWARD_KERNELS = 22
 BACKWARD_KERNELS = 36
 # Frameworks that pad the vocabulary to a multiple of 128 per rank by themselves.
@@ -76,7 +79,9 @@ class LayerTime:
     launch_backward: float
 
     def seconds(self, recompute: str) -> tuple[float, float]:
-        """Forward and backward with communication; never less than the processor needs to launch the kernels."""
+        """Forward and backward with communication; never less than the processor needs to launch the
+        kernels.
+        """
         forward = self.forward + self.tensor_forward + self.context_forward
         backward = self.backward + self.tensor_backward + self.context_backward
         launch_backward = self.launch_backward
@@ -131,8 +136,9 @@ def _attention(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, float
     batch, s, d = shape.micro_batch * heads, shape.seq_len, model.head_dim
     scores = _gemm(gpu, dtype, queries, s, d, batch)
     context = _gemm(gpu, dtype, queries, d, s, batch)
-    # Passes over the s x s matrix (reads + writes), per element. Megatron's kernel fuses scale, mask and softmax; eager
-    # PyTorch scales, masks, computes softmax (in fp32 under autocast) and drops out one after the other.
+    # Passes over the s x s matrix (reads + writes), per element. Megatron's kernel fuses scale, mask and
+    # softmax; eager PyTorch scales, masks, computes softmax (in fp32 under autocast) and drops out one after
+    # the other.
     fused = shape.attention == "fused-softmax"
     dropout = 2.5 if model.dropout else 0.0
     passes_forward = (2.0 if fused else 7.0) + dropout

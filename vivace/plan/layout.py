@@ -1,7 +1,7 @@
 """How a job is spread over GPUs, and whether that is legal.
 
-An illegal layout is refused with the reason and the nearest legal value. Pure; called by the CLI, the search and the
-table reader.
+An illegal layout is refused with the reason and the nearest legal value. Pure; called by the CLI, the
+search and the table reader.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _refuse_unless_positive(layout: Layout, gpus: int, global_batch: int) -> Non
     }
     for name, value in values.items():
         if value < 1:
-            raise UserError(f"{name} is {value}; it must be at least 1", hint=f"the nearest legal value is {1}")
+            raise UserError(
+                f"{name} is {value}; it must be at least 1", hint=f"the nearest legal value is {1}"
+            )
 
 
 def _refuse_model(layout: Layout, model: Transformer) -> None:
@@ -143,7 +145,8 @@ def check_layout(
     if layout.tensor > gpus_per_node:
         legal = [t for t in divisors(gpus_per_node) if model is None or model.heads % t == 0]
         raise UserError(
-            f"tensor parallel {layout.tensor} would cross nodes of {gpus_per_node} GPUs, over a link ten times slower",
+            f"tensor parallel {layout.tensor} would cross nodes of {gpus_per_node} GPUs, "
+            "over a link ten times slower",
             hint=f"use --tp {nearest(layout.tensor, legal)}",
         )
     filled = replace(layout, data=gpus // layout.model_parallel)

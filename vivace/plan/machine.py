@@ -1,7 +1,7 @@
 """The machine as the time and memory models see it: one GPU's achievable rates, and the links between GPUs.
 
-Facts (peaks, memory, links) come from the hardware catalogue, achievable fractions from ``constants.py``. This file only
-holds the numbers; ``cluster.py`` fills it. Called by the time, memory and search modules.
+Facts (peaks, memory, links) come from the hardware catalogue, achievable fractions from ``constants.py``.
+This file only holds the numbers; ``cluster.py`` fills it. Called by the time, memory and search modules.
 """
 
 from __future__ import annotations

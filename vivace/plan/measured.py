@@ -1,7 +1,8 @@
-"""What a row of the 42-column schema measured: seconds per step and GiB, converted from each source's convention.
+"""What a row of the 42-column schema measured: seconds per step and GiB, converted from each source's
+convention.
 
-Seconds or tokens per second are taken where they are printed; TFLOP/s and MFU only with a definition that can be turned
-back into seconds. Pure; called by ``validate.py``.
+Seconds or tokens per second are taken where they are printed; TFLOP/s and MFU only with a definition that
+can be turned back into seconds. Pure; called by ``validate.py``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ class MeasuredMemory:
     """``total`` (nvidia-smi), ``reserved`` or ``allocated``."""
 
     def predicted(self, memory: Memory) -> float:
-        values = {"total": memory.total_gib, "reserved": memory.reserved_gib, "allocated": memory.allocated_gib}
+        values = {
+            "total": memory.total_gib,
+            "reserved": memory.reserved_gib,
+            "allocated": memory.allocated_gib,
+        }
         return values[self.kind]
 
 
@@ -79,17 +84,23 @@ def _mfu_flops(row: dict[str, str], job: TransformerJob) -> float:
 
 
 def ran_out_of_memory(row: dict[str, str]) -> bool:
-    return has_out_of_memory(row.get("notes"), row.get("mem_gpu"), row.get("step_time_s"), row.get("tokens_s"))
+    return has_out_of_memory(
+        row.get("notes"), row.get("mem_gpu"), row.get("step_time_s"), row.get("tokens_s")
+    )
 
 
 def measured_memory(row: dict[str, str]) -> MeasuredMemory | None:
-    """GiB with what the figure counts. "GB" is 10^9 bytes unless it was read off nvidia-smi, which counts MiB."""
+    """GiB with what the figure counts. "GB" is 10^9 bytes unless it was read off nvidia-smi, which counts
+    MiB.
+    """
     text, definition = row.get("mem_gpu", ""), row.get("mem_def", "").lower()
     value = number(text)
     if not value:
         return None
     words = f"{text} {definition}".lower()
-    unit = f"{text} {definition.split('(')[0]}".lower()  # what stands in brackets explains, it is not the unit
+    unit = (
+        f"{text} {definition.split('(')[0]}".lower()
+    )  # what stands in brackets explains, it is not the unit
     kind = "total"
     if "alloc" in words or "active" in words:
         kind = "allocated"

@@ -1,7 +1,7 @@
 """Memory of the most loaded GPU, part by part, at the moment of its peak.
 
-States (parameters, gradients, optimizer), activations, buffers, allocator reserve and CUDA context. The parts add up to
-the whole. Touches nothing; called by the CLI, the search and ``validate``.
+States (parameters, gradients, optimizer), activations, buffers, allocator reserve and CUDA context. The
+parts add up to the whole. Touches nothing; called by the CLI, the search and ``validate``.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ def _layer(job: TransformerJob) -> LayerActivations:
 
 
 def _kept(job: TransformerJob, layer: LayerActivations) -> float:
-    """Bytes per layer until its backward. Operator-level selection in plain PyTorch keeps every other product."""
+    """Bytes per layer until its backward. Operator-level selection in plain PyTorch keeps every other
+    product.
+    """
     if job.layout.recompute == "selective" and job.attention == "flash" and job.software not in MEGATRON:
         return layer.block_input + constants("memory")["selective_share"] * (layer.total - layer.block_input)
     return layer.kept(job.layout.recompute)
@@ -155,7 +157,8 @@ def _communication(job: TransformerJob, rank_parameters: float) -> float:
     groups = sum(size > 1 for size in (layout.tensor, layout.pipeline, layout.context, layout.data))
     buffers = groups * values["nccl_gib_per_group"] * GIB
     if job.software == "deepspeed" and layout.zero >= 1:
-        # Flat copies of gradients, and the reduce bucket of 5e8 elements that exists whatever the model's size.
+        # Flat copies of gradients, and the reduce bucket of 5e8 elements that exists whatever the model's
+        # size.
         buffers += rank_parameters * values["deepspeed_copy_bytes"] + 5e8 * 2
     elif layout.data > 1 and layout.zero == 0 and job.software in ("torch", "compiled"):
         buffers += rank_parameters * job.precision.gradient_bytes * values["ddp_bucket_share"]
@@ -213,12 +216,16 @@ def _optimizer_temporary(job: TransformerJob, stage: _Stage) -> float:
 def memory(job: TransformerJob) -> Memory:
     """The peak: the worst stage at its worst moment."""
     layer = _layer(job)
-    moments = [_moment(job, stage, layer, when) for stage in _stages(job) for when in ("loss", "backward", "end")]
+    moments = [
+        _moment(job, stage, layer, when) for stage in _stages(job) for when in ("loss", "backward", "end")
+    ]
     return max(moments, key=lambda moment: moment.total_gib)
 
 
 def verdict(needed_gib: float, available_gib: float) -> str:
-    """``fits``, ``tight`` (more than 92 %: allocation retries and a longer sequence can break it) or ``does not fit``."""
+    """``fits``, ``tight`` (more than 92 %: allocation retries and a longer sequence can break it) or
+    ``does not fit``.
+    """
     if needed_gib > available_gib:
         return "does not fit"
     return "tight" if needed_gib > 0.92 * available_gib else "fits"

@@ -1,4 +1,5 @@
-"""Models by name, by sizes or from a Hugging Face ``config.json``; and what a family's name says about its layers.
+"""Models by name, by sizes or from a Hugging Face ``config.json``; and what a family's name says about its
+layers.
 
 Reads ``data/models.toml`` and the config file that it is given. Called by the CLI and the table reader.
 """
@@ -11,7 +12,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from vivace.errors import UserError
 from vivace.hardware.schema import did_you_mean
@@ -79,7 +80,9 @@ def unknown_model(name: str, also: list[str]) -> UserError:
 
 
 def from_config(path: Path | str, seq_len: int | None = None) -> Transformer:
-    """A Hugging Face ``config.json`` (the keys of GPT-2, GPT-NeoX, Llama, BLOOM, Falcon, BERT and their kin)."""
+    """A Hugging Face ``config.json`` (the keys of GPT-2, GPT-NeoX, Llama, BLOOM, Falcon, BERT and their
+    kin).
+    """
     try:
         config = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -101,9 +104,16 @@ def _transformer_from(config: dict[str, Any], source: str, seq_len: int | None) 
 
     kind = str(config.get("model_type", ""))
     traits = family_traits(kind)
-    hidden, layers = needed("hidden_size", "n_embd", "d_model"), needed("num_hidden_layers", "n_layer", "n_layers")
+    hidden, layers = (
+        needed("hidden_size", "n_embd", "d_model"),
+        needed("num_hidden_layers", "n_layer", "n_layers"),
+    )
     heads = needed("num_attention_heads", "n_head", "n_heads")
-    gated = traits.gated or str(first("hidden_act", "activation_function") or "") in ("silu", "swiglu", "geglu")
+    gated = traits.gated or str(first("hidden_act", "activation_function") or "") in (
+        "silu",
+        "swiglu",
+        "geglu",
+    )
     positions = first("max_position_embeddings", "n_positions", "n_ctx", "seq_length", "max_seq_len")
     return Transformer(
         name=str(first("_name_or_path", "model_type") or source),
@@ -117,8 +127,11 @@ def _transformer_from(config: dict[str, Any], source: str, seq_len: int | None) 
         gated=gated,
         biases=not gated,
         tied=bool(config.get("tie_word_embeddings", traits.tied)),
-        positions=cast(Positions, "rotary" if config.get("rope_theta") else traits.positions),
-        dropout=any(float(first(key) or 0) > 0 for key in ("attention_dropout", "attn_pdrop", "resid_pdrop", "hidden_dropout")),
+        positions="rotary" if config.get("rope_theta") else traits.positions,
+        dropout=any(
+            float(first(key) or 0) > 0
+            for key in ("attention_dropout", "attn_pdrop", "resid_pdrop", "hidden_dropout")
+        ),
         head_dim_given=int(config.get("head_dim") or 0),
         causal="bert" not in kind,
     )

@@ -17,7 +17,9 @@ BUBBLE_LEFT = {"1f1b": 1.0, "interleaved": 1.0, "gpipe": 1.0, "zb1p": 1 / 3, "zb
 
 @dataclass(frozen=True)
 class Stages:
-    """Layers on the first, a middle and the last stage (``first`` is also the only one without a pipeline)."""
+    """Layers on the first, a middle and the last stage (``first`` is also the only one without a
+    pipeline).
+    """
 
     first: int
     middle: int
@@ -26,7 +28,9 @@ class Stages:
 
 
 def split_layers(layers: int, pipeline: int) -> Stages:
-    """Equal shares where they divide; else embedding and head count as layers (BLOOM: 70 + 2 over 12 stages)."""
+    """Equal shares where they divide; else embedding and head count as layers (BLOOM: 70 + 2 over 12
+    stages).
+    """
     if pipeline == 1:
         return Stages(layers, layers, layers, 1)
     if layers % pipeline == 0:
@@ -39,7 +43,9 @@ def split_layers(layers: int, pipeline: int) -> Stages:
     return Stages(share, share, max(1, layers - share * (pipeline - 1)), pipeline)
 
 
-def bubble_fraction(pipeline: int, micro_batches: int, virtual_stages: int = 1, schedule: str = "1f1b") -> float:
+def bubble_fraction(
+    pipeline: int, micro_batches: int, virtual_stages: int = 1, schedule: str = "1f1b"
+) -> float:
     """Idle time over ideal time: (p - 1) / (v m), less for zero-bubble schedules."""
     return (pipeline - 1) / (virtual_stages * micro_batches) * BUBBLE_LEFT[schedule]
 

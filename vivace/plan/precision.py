@@ -1,7 +1,9 @@
-"""Number formats of a training job: what the matrix units compute in, and the bytes that each parameter needs.
+"""Number formats of a training job: what the matrix units compute in, and the bytes that each parameter
+needs.
 
-Also reads the many spellings found in published tables ("fp16 mixed", "amp_bf16 / FSDP mixed_precision=PURE",
-"bf16, fp32 grad accumulation", "TF32", "AMP & dynamic loss scale"). Pure; called by memory, time and the table reader.
+Also reads the many spellings found in published tables ("fp16 mixed", "amp_bf16 / FSDP
+mixed_precision=PURE", "bf16, fp32 grad accumulation", "TF32", "AMP & dynamic loss scale"). Pure; called by
+memory, time and the table reader.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ from vivace.errors import UserError
 __all__ = ["OPTIMIZER_BYTES", "PRECISIONS", "Precision", "parse_precision"]
 
 # Bytes of optimizer state per parameter in fp32: Adam keeps two moments, momentum SGD one, LAMB as Adam.
-OPTIMIZER_BYTES = {"adam": 8.0, "adamw": 8.0, "lamb": 8.0, "sgd": 4.0, "sgd-plain": 0.0, "adafactor": 0.1, "lion": 4.0}
+OPTIMIZER_BYTES = {
+    "adam": 8.0,
+    "adamw": 8.0,
+    "lamb": 8.0,
+    "sgd": 4.0,
+    "sgd-plain": 0.0,
+    "adafactor": 0.1,
+    "lion": 4.0,
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,8 @@ PRECISIONS: dict[str, Precision] = {
     # torch autocast: parameters, gradients and moments stay fp32; each weight is cast once per step.
     "bf16-amp": Precision("bf16-amp", "bf16", 4, 4, 0, 2, 4, cast_bytes=2),
     "fp16-amp": Precision("fp16-amp", "fp16", 4, 4, 0, 2, 4, cast_bytes=2),
-    # Megatron: 16-bit weights, fp32 main gradients, fp32 master and moments: 18 bytes (Korthikanti 2022, figure 1).
+    # Megatron: 16-bit weights, fp32 main gradients, fp32 master and moments: 18 bytes (Korthikanti 2022,
+    # figure 1).
     "fp16-mixed": Precision("fp16-mixed", "fp16", 2, 4, 4, 2, 2),
     "bf16-mixed": Precision("bf16-mixed", "bf16", 2, 4, 4, 2, 4),
     # DeepSpeed: 16-bit weights and gradients, fp32 master and moments: 16 bytes (ZeRO paper).
@@ -71,7 +82,7 @@ def _compute_type(text: str, gpu_has_bf16: bool) -> str:
 
 
 def parse_precision(text: str, *, framework: str = "megatron", gpu_has_bf16: bool = True) -> Precision:
-    """A precision from any spelling. ``framework`` decides who holds the fp32 copies when the text does not say.
+    """A precision from any spelling; ``framework`` decides who holds the fp32 copies.
 
     >>> parse_precision("amp_bf16 / FSDP mixed_precision=DEFAULT", framework="fsdp").reduce_bytes
     4
@@ -94,6 +105,8 @@ def parse_precision(text: str, *, framework: str = "megatron", gpu_has_bf16: boo
 
 
 def _fsdp(compute: str, words: str) -> Precision:
-    """Sharded fp32 parameters, gathered in 16 bit; gradients reduced in 16 bit when the recipe says "pure"."""
+    """Sharded fp32 parameters, gathered in 16 bit; gradients reduced in 16 bit when the recipe says
+    "pure".
+    """
     reduce_bytes = 2 if "pure" in words else 4
     return Precision(f"{compute} (fsdp)", compute, 4, 4, 0, 2, reduce_bytes)

@@ -1,4 +1,5 @@
-"""What a person asked for, turned into a job: model by name, sizes, config or file; cluster or GPU; batch and layout.
+"""What a person asked for, turned into a job: model by name, sizes, config or file; cluster or GPU; batch and
+layout.
 
 Fills what was left open with stated defaults, each listed as an assumption. Called by the CLI only.
 """
@@ -19,7 +20,15 @@ from vivace.plan.precision import OPTIMIZER_BYTES, Precision, parse_precision
 from vivace.plan.transformer import Transformer
 from vivace.plan.vision import VisionJob, image_model_maker, traced
 
-__all__ = ["LayoutRequest", "Request", "find_model", "find_site", "layout_for", "transformer_job", "vision_job"]
+__all__ = [
+    "LayoutRequest",
+    "Request",
+    "find_model",
+    "find_site",
+    "layout_for",
+    "transformer_job",
+    "vision_job",
+]
 
 # Tokens per step that runs of that many parameters use (GPT-3 paper table 2.1; Llama 3: 16M at 405B).
 BATCH_TOKENS = ((1e9, 0.5e6), (2e10, 2e6), (1e11, 4e6), (float("inf"), 16e6))
@@ -82,10 +91,14 @@ def _from_sizes(request: Request) -> Transformer:
     sizes = dict(request.sizes)
     for name in ("layers", "hidden", "heads"):
         if name not in sizes:
-            raise UserError(f"a transformer by its sizes needs --{name}", hint="--layers, --hidden and --heads are needed")
+            raise UserError(
+                f"a transformer by its sizes needs --{name}", hint="--layers, --hidden and --heads are needed"
+            )
     for name, value in sizes.items():
         if value < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1", hint="use 1 or more")
+            raise UserError(
+                f"--{name.replace('_', '-')} is {value}; it must be at least 1", hint="use 1 or more"
+            )
     gated = bool(sizes.get("ffn")) and sizes["ffn"] < 4 * sizes["hidden"] and "kv_heads" in sizes
     return Transformer(
         name=request.model,
@@ -114,7 +127,9 @@ def find_site(request: Request) -> Site:
 def _precision(request: Request, site: Site, framework: str) -> Precision:
     gpu = site.machine.gpu
     default = "bf16" if gpu.supports("bf16") else "fp16"
-    precision = parse_precision(request.precision or default, framework=framework, gpu_has_bf16=gpu.supports("bf16"))
+    precision = parse_precision(
+        request.precision or default, framework=framework, gpu_has_bf16=gpu.supports("bf16")
+    )
     if not gpu.supports(precision.compute):
         raise UserError(f"{gpu.name} has no units for {precision.compute}", hint=f"use --precision {default}")
     return precision
@@ -126,7 +141,9 @@ def _checked(request: Request) -> None:
     if request.global_batch is not None and request.global_batch < 1:
         raise UserError(f"--global-batch is {request.global_batch}", hint="use --global-batch 1 or more")
     if request.optimizer not in OPTIMIZER_BYTES:
-        raise UserError(f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZER_BYTES)}")
+        raise UserError(
+            f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZER_BYTES)}"
+        )
 
 
 def default_global_batch(model: Transformer, gpus: int) -> int:
@@ -136,7 +153,9 @@ def default_global_batch(model: Transformer, gpus: int) -> int:
     return max(gpus, round(sequences / gpus) * gpus)
 
 
-def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: int, global_batch: int) -> Layout:
+def layout_for(
+    request: LayoutRequest, model: Transformer, gpus: int, per_node: int, global_batch: int
+) -> Layout:
     """The asked layout, checked; open fields take what people use with the given ones."""
     tensor, pipeline, context = request.tensor or 1, request.pipeline or 1, request.context or 1
     asked = Layout(
@@ -153,20 +172,26 @@ def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: 
         schedule=request.schedule or ("interleaved" if (request.virtual_stages or 1) > 1 else "1f1b"),  # type: ignore[arg-type]
     )
     if asked.zero not in (0, 1, 2, 3):
-        raise UserError(f"ZeRO stage {asked.zero} does not exist", hint=f"use --zero {min(3, max(0, asked.zero))}")
+        raise UserError(
+            f"ZeRO stage {asked.zero} does not exist", hint=f"use --zero {min(3, max(0, asked.zero))}"
+        )
     if asked.recompute not in ("none", "selective", "full"):
         raise UserError(f"recompute {asked.recompute!r} is not known", hint="none, selective or full")
     return check_layout(asked, model, gpus, per_node, global_batch)
 
 
-def transformer_job(request: Request, model: Transformer, site: Site) -> tuple[TransformerJob, tuple[str, ...]]:
+def transformer_job(
+    request: Request, model: Transformer, site: Site
+) -> tuple[TransformerJob, tuple[str, ...]]:
     """The job with the asked layout (or a plain one, for the search to replace), and what was assumed."""
     _checked(request)
     notes = []
     batch = request.global_batch
     if batch is None:
         batch = default_global_batch(model, request.gpus)
-        notes.append(f"global batch {batch} sequences ({batch * model.seq_len / 1e6:.1f}M tokens), usual for this size")
+        notes.append(
+            f"global batch {batch} sequences ({batch * model.seq_len / 1e6:.1f}M tokens), usual for this size"
+        )
     parallel = (request.layout.tensor or 1) * (request.layout.pipeline or 1) > 1
     software = "megatron-core" if parallel else ("compiled" if request.compile else "torch")
     framework = "fsdp" if request.layout.zero == 3 else ("megatron" if parallel else "torch")
@@ -193,16 +218,22 @@ def vision_job(request: Request, name: str, site: Site) -> tuple[VisionJob, tupl
     if total % request.gpus:
         better = max(request.gpus, round(total / request.gpus) * request.gpus)
         raise UserError(
-            f"global batch {total} is not a multiple of {request.gpus} GPUs", hint=f"use --global-batch {better}"
+            f"global batch {total} is not a multiple of {request.gpus} GPUs",
+            hint=f"use --global-batch {better}",
         )
     per_gpu = total // request.gpus
     micro = request.layout.micro_batch or per_gpu
     if per_gpu % micro:
-        raise UserError(f"micro batch {micro} does not divide {per_gpu} images per GPU", hint=f"use --micro-batch {per_gpu}")
+        raise UserError(
+            f"micro batch {micro} does not divide {per_gpu} images per GPU",
+            hint=f"use --micro-batch {per_gpu}",
+        )
     model = traced(name, micro, request.image_size, int(precision.activation_bytes))
     optimizer = "sgd" if request.optimizer == "adamw" else request.optimizer
     if optimizer != request.optimizer:
         notes.append("optimizer SGD with momentum, usual for image models")
     software = "compiled" if request.compile else "torch"
-    job = VisionJob(model, site.machine, request.gpus, precision, software, optimizer, accumulation=per_gpu // micro)
+    job = VisionJob(
+        model, site.machine, request.gpus, precision, software, optimizer, accumulation=per_gpu // micro
+    )
     return job, tuple(notes)

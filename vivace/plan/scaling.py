@@ -35,7 +35,9 @@ def default_counts(largest: int, per_node: int) -> list[int]:
 
 
 def scaling_curve(job: TransformerJob, counts: list[int], weak: bool = False) -> list[ScalingPoint]:
-    """One point per count that can run the job at all. ``weak`` keeps the batch per GPU of the largest count."""
+    """One point per count that can run the job at all. ``weak`` keeps the batch per GPU of the largest
+    count.
+    """
     points: list[ScalingPoint] = []
     per_gpu = job.global_batch / max(counts)
     for gpus in sorted(counts):

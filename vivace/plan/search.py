@@ -1,7 +1,8 @@
-"""All legal layouts for a number of GPUs, ranked by time with memory as the constraint; and why the runner-up lost.
+"""All legal layouts for a number of GPUs, ranked by time with memory as the constraint; and why the runner-up
+lost.
 
-Pure: calls the time and memory models, which cache each layer shape, so 4,096 GPUs take seconds. Called by the CLI,
-``budget.py`` and ``scaling.py``.
+Pure: calls the time and memory models, which cache each layer shape, so 4,096 GPUs take seconds. Called by
+the CLI, ``budget.py`` and ``scaling.py``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from vivace.plan.energy import busy_share, job_power_w
 from vivace.plan.job import TransformerJob
 from vivace.plan.layout import Layout, divisors
 from vivace.plan.memory import memory
+from vivace.plan.precision import parse_precision
 from vivace.plan.step import StepTime, step_time
 
 __all__ = ["Found", "explain", "legal_layouts", "pareto", "search"]
@@ -65,7 +67,9 @@ def legal_layouts(job: TransformerJob, gpus: int) -> Iterator[Layout]:
     contexts = [1] if job.seq_len < 16_384 else [1, 2, 4, 8]
     for tensor in (t for t in divisors(min(per_node, 8)) if model.heads % t == 0 and gpus % t == 0):
         for pipeline in (p for p in divisors(gpus // tensor) if _stages_fit(model.layers, p)):
-            for context in (c for c in contexts if (gpus // tensor // pipeline) % c == 0 and job.seq_len % (2 * c) == 0):
+            for context in (
+                c for c in contexts if (gpus // tensor // pipeline) % c == 0 and job.seq_len % (2 * c) == 0
+            ):
                 data = gpus // (tensor * pipeline * context)
                 if job.global_batch % data:
                     continue
@@ -94,9 +98,17 @@ def _variants(job: TransformerJob, base: Layout) -> Iterator[Layout]:
                     )
 
 
-def _software(layout: Layout, asked: str) -> str:
-    """Model parallelism runs in Megatron-like code, the rest in what was asked for."""
-    return "megatron-core" if layout.tensor * layout.pipeline > 1 else asked
+def _in_its_framework(job: TransformerJob, layout: Layout) -> TransformerJob:
+    """Model parallelism runs in Megatron-like code with its own precision recipe, full sharding in FSDP's."""
+    software, precision = job.software, job.precision
+    if layout.tensor * layout.pipeline > 1:
+        software = "megatron-core"
+    if (
+        precision.cast_bytes
+    ):  # autocast was meant as "mixed precision", which each framework does in its own way
+        framework = "fsdp" if layout.zero == 3 else ("megatron" if software == "megatron-core" else "torch")
+        precision = parse_precision(precision.compute, framework=framework)
+    return replace(job, layout=layout, software=software, precision=precision)
 
 
 def evaluate(job: TransformerJob) -> Found:
@@ -111,7 +123,7 @@ def search(job: TransformerJob, gpus: int, keep: int = 10, headroom: float = 0.9
     found: list[Found] = []
     least = float("inf")
     for layout in legal_layouts(job, gpus):
-        trial = replace(job, layout=layout, software=_software(layout, job.software))
+        trial = _in_its_framework(job, layout)
         need = memory(trial).total_gib
         least = min(least, need)
         if need <= limit:
@@ -127,7 +139,14 @@ def _refuse(job: TransformerJob, gpus: int, least: float) -> None:
             f"no layout of {gpus} GPUs divides a global batch of {job.global_batch}",
             hint=f"use --global-batch {max(gpus, round(job.global_batch / gpus) * gpus)}",
         )
-    needed = next((g for g in (gpus * 2**k for k in range(1, 8)) if least * gpus / g < 0.9 * job.machine.gpu.memory_gib), None)
+    needed = next(
+        (
+            g
+            for g in (gpus * 2**k for k in range(1, 8))
+            if least * gpus / g < 0.9 * job.machine.gpu.memory_gib
+        ),
+        None,
+    )
     raise UserError(
         f"{job.model.name} does not fit on {gpus} {job.machine.gpu.name} in any layout: "
         f"the leanest needs {least:.0f} of {job.machine.gpu.memory_gib:.0f} GiB",
@@ -144,7 +163,8 @@ def pareto(found: list[Found]) -> list[Found]:
     def beaten(one: Found) -> bool:
         mine = figures(one)
         return any(
-            all(theirs <= own for theirs, own in zip(figures(other), mine, strict=True)) and figures(other) != mine
+            all(theirs <= own for theirs, own in zip(figures(other), mine, strict=True))
+            and figures(other) != mine
             for other in found
         )
 
@@ -159,7 +179,9 @@ def explain(winner: Found, loser: Found) -> str:
     if extra <= 0:
         return f"{slower:.1f} % slower"
     words = name.replace("_", " ")
-    text = f"{slower:.1f} % slower: {words} takes {theirs[name] * 1e3:.0f} ms instead of {ours[name] * 1e3:.0f}"
+    text = (
+        f"{slower:.1f} % slower: {words} takes {theirs[name] * 1e3:.0f} ms instead of {ours[name] * 1e3:.0f}"
+    )
     if loser.memory_gib < 0.8 * winner.memory_gib:
         text += f" (but needs {winner.memory_gib - loser.memory_gib:.0f} GiB less)"
     return text

@@ -1,8 +1,10 @@
-"""Sizing advice: NVIDIA's checklists and wave quantisation applied to the given model, each with what it is worth.
+"""Sizing advice: NVIDIA's checklists and wave quantisation applied to the given model, each with what it is
+worth.
 
-Every piece of advice is priced by asking the time model again with the better size. Pure; called by the CLI.
-Sources: NVIDIA deep-learning performance guides (fully-connected, convolutional, memory-limited layers), as taught in the
-IDRIS DLO-JZ course: multiples of 8 (fp16), 64 best on A100; batch and widths above 128; waves of full multiprocessors.
+Every piece of advice is priced by asking the time model again with the better size. Pure; called by the
+CLI. Sources: NVIDIA deep-learning performance guides (fully-connected, convolutional, memory-limited
+layers), as taught in the IDRIS DLO-JZ course: multiples of 8 (fp16), 64 best on A100; batch and widths
+above 128; waves of full multiprocessors.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from vivace.plan.trace import TracedModel
 __all__ = ["Advice", "convolution_advice", "round_up", "tensor_core_multiple", "transformer_advice"]
 
 # Elements that a row must be a multiple of: needed by tensor cores, and best on an A100 (128 bytes).
-MULTIPLES = {"fp8": (16, 128), "int8": (16, 128), "fp16": (8, 64), "bf16": (8, 64), "tf32": (4, 32), "fp32": (1, 32)}
+MULTIPLES = {
+    "fp8": (16, 128),
+    "int8": (16, 128),
+    "fp16": (8, 64),
+    "bf16": (8, 64),
+    "tf32": (4, 32),
+    "fp32": (1, 32),
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,9 @@ def _widths(job: TransformerJob) -> list[Advice]:
         raw = _gain(job, _with_model(job, **{name: better}))
         # The wider layer does more work; what counts is the time per parameter.
         gain = (1 + raw / 100) * work**0.9 * 100 - 100
-        reason = f"a multiple of {best} on each rank" if per_rank % needed == 0 else f"tensor cores need {needed}"
+        reason = (
+            f"a multiple of {best} on each rank" if per_rank % needed == 0 else f"tensor cores need {needed}"
+        )
         if gain > 0.5:
             advice.append(Advice(f"{name} {value:,} → {better:,} ({reason}), per unit of model size", gain))
     return advice
@@ -101,7 +112,13 @@ def _tokens(job: TransformerJob) -> list[Advice]:
     if tokens >= 2048 or job.global_batch // job.layout.data <= job.layout.micro_batch:
         return []
     larger = replace(job, layout=replace(job.layout, micro_batch=job.layout.micro_batch * 2))
-    return [Advice(f"micro-batch {job.layout.micro_batch} → {job.layout.micro_batch * 2}: {tokens} tokens leave products short", _gain(job, larger))]
+    return [
+        Advice(
+            f"micro-batch {job.layout.micro_batch} → {job.layout.micro_batch * 2} "
+            f"({tokens} tokens leave products short)",
+            _gain(job, larger),
+        )
+    ]
 
 
 def _waves(job: TransformerJob) -> list[Advice]:
@@ -112,7 +129,12 @@ def _waves(job: TransformerJob) -> list[Advice]:
     share = max(wave_efficiency(tokens, width, sms, (tile[0], tile[1])) for tile in TILES)
     if share > 0.9:
         return []
-    return [Advice(f"{tokens} x {width} fills {100 * share:.0f} % of the {sms} multiprocessors over its waves: another micro-batch or ffn would fill them")]
+    return [
+        Advice(
+            f"{tokens} x {width} fills {100 * share:.0f} % of the {sms} multiprocessors over its waves: "
+            "another micro-batch or ffn would fill them"
+        )
+    ]
 
 
 def convolution_advice(model: TracedModel, dtype: str) -> list[Advice]:
@@ -122,11 +144,18 @@ def convolution_advice(model: TracedModel, dtype: str) -> list[Advice]:
     odd = [op for op in model.operations if op.kind == "conv" and not op.backward and op.n % needed]
     advice = []
     if odd:
-        advice.append(Advice(f"{len(odd)} convolutions have output channels that are not a multiple of {needed}"))
+        advice.append(
+            Advice(f"{len(odd)} convolutions have output channels that are not a multiple of {needed}")
+        )
     depthwise = sum(op.moved_bytes for op in model.operations if op.kind == "depthwise")
     total = sum(op.moved_bytes for op in model.operations)
     if total and depthwise / total > 0.1:
-        advice.append(Advice(f"depth-wise convolutions move {100 * depthwise / total:.0f} % of the bytes and use no tensor core"))
+        advice.append(
+            Advice(
+                f"depth-wise convolutions move {100 * depthwise / total:.0f} % of the bytes "
+                "and use no tensor core"
+            )
+        )
     if flops and model.batch % 8:
         advice.append(Advice(f"batch {model.batch} → {round_up(model.batch, 8)} (a multiple of 8)"))
     return advice

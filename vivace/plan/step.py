@@ -1,6 +1,7 @@
 """Seconds of one training step of a transformer, part by part: compute, links, bubble, optimizer.
 
-The parts add up to the whole. Touches nothing; called by the CLI (through ``answer.py``), the search and ``validate``.
+The parts add up to the whole. Touches nothing; called by the CLI (through ``answer.py``), the search and
+``validate``.
 """
 
 from __future__ import annotations
@@ -69,9 +70,7 @@ def _micro(job: TransformerJob, layer: LayerTime, head: HeadTime | None, layers:
     plain = layer.forward + layer.backward
     launch = max(0.0, forward + backward - plain - again - tensor - context)
     extra = head.forward + head.backward if head else 0.0
-    return _Micro(
-        layers * plain + extra, layers * again, layers * tensor, layers * context, layers * launch
-    )
+    return _Micro(layers * plain + extra, layers * again, layers * tensor, layers * context, layers * launch)
 
 
 def _stage_parameters(job: TransformerJob, stages: Stages) -> float:
@@ -94,7 +93,9 @@ def _pipeline_link(job: TransformerJob) -> float:
     layout = job.layout
     if layout.pipeline == 1:
         return 0.0
-    size = layout.micro_batch * job.seq_len / layout.context * job.model.hidden * job.precision.activation_bytes
+    size = (
+        layout.micro_batch * job.seq_len / layout.context * job.model.hidden * job.precision.activation_bytes
+    )
     if layout.sequence_parallel or layout.virtual_stages > 1:
         size /= layout.tensor
     across = layout.tensor * layout.context * layout.data * 2 > job.machine.gpus_per_node
@@ -102,7 +103,9 @@ def _pipeline_link(job: TransformerJob) -> float:
 
 
 def _data_links(job: TransformerJob, parameters: float, backward: float) -> float:
-    """Gradient sum over replicas: exposed after the last backward, or hidden in it as far as the framework can."""
+    """Gradient sum over replicas: exposed after the last backward, or hidden in it as far as the framework
+    can.
+    """
     layout, machine = job.layout, job.machine
     if layout.data * layout.context == 1 or layout.zero == 3:
         return 0.0
@@ -120,7 +123,9 @@ def _data_links(job: TransformerJob, parameters: float, backward: float) -> floa
 
 
 def _shard_links(job: TransformerJob, layer: LayerTime, layers: int) -> float:
-    """Fully sharded: gather before forward and backward, scatter gradients after; behind the layer's compute."""
+    """Fully sharded: gather before forward and backward, scatter gradients after; behind the layer's
+    compute.
+    """
     layout, machine, precision = job.layout, job.machine, job.precision
     if layout.zero != 3 or layout.shards == 1:
         return 0.0
@@ -180,7 +185,7 @@ def step_time(job: TransformerJob) -> StepTime:
     parameters = _stage_parameters(job, stages)
     backward = layer.seconds(layout.recompute)[1] * stages.middle
     loader = max(0.0, job.loader_ms * 1e-3 - busy)
-    parts = dict(
+    parts = dict(  # noqa: C408
         compute=count * slowest.compute,
         recompute=count * slowest.recompute,
         tensor_links=count * slowest.tensor,

@@ -28,7 +28,14 @@ class Table:
         """``language`` (the 42 columns, or enough of them), ``vision``, ``timm`` or ``other``."""
         have = set(self.columns)
         if {"hidden", "layers", "n_gpus"} <= have and have & {"global_batch", "micro_batch"}:
-            measured = have & {"tokens_s", "tokens_s_gpu", "step_time_s", "samples_s", "tflops_gpu", "mem_gpu"}
+            measured = have & {
+                "tokens_s",
+                "tokens_s_gpu",
+                "step_time_s",
+                "samples_s",
+                "tflops_gpu",
+                "mem_gpu",
+            }
             return "language" if measured else "other"
         if "train_samples_per_sec" in have:
             return "timm"
@@ -54,7 +61,9 @@ def read_table(path: Path | str) -> Table:
     reader = csv.reader(data)
     columns = tuple(_column(name) for name in next(reader))
     rows = tuple(
-        {name: cell.strip() for name, cell in zip(columns, cells, strict=False)} for cells in reader if any(cells)
+        {name: cell.strip() for name, cell in zip(columns, cells, strict=False)}
+        for cells in reader
+        if any(cells)
     )
     return Table(path, comments, columns, rows)
 

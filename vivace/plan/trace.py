@@ -1,7 +1,8 @@
-"""Any PyTorch model as a list of operations, traced forward and backward on the meta device (no memory, no GPU).
+"""Any PyTorch model as a list of operations, traced forward and backward on the meta device (no memory, no
+GPU).
 
-Imports torch lazily, so that planning a transformer by its sizes does not. Called by ``vision.py`` for convolutional
-networks, for ``file.py:function`` and for timm or torchvision models.
+Imports torch lazily, so that planning a transformer by its sizes does not. Called by ``vision.py`` for
+convolutional networks, for ``file.py:function`` and for timm or torchvision models.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ __all__ = ["Operation", "TracedModel", "load_function", "trace_model"]
 
 @dataclass(frozen=True)
 class Operation:
-    """One kernel: a product (M, N, K and a batch) or a pass over memory. ``backward`` operations come after the loss."""
+    """One kernel: a product (M, N, K and a batch) or a pass over memory. ``backward`` operations come
+    after the loss.
+    """
 
     kind: str
     """``gemm``, ``conv``, ``depthwise``, ``norm`` or ``stream``."""
@@ -67,7 +70,9 @@ def load_function(spec: str) -> Callable[[], Any]:
     loader.loader.exec_module(module)
     function = getattr(module, name or "model", None)
     if not callable(function):
-        raise UserError(f"{path} has no function {name!r}", hint="the function takes no argument and returns the model")
+        raise UserError(
+            f"{path} has no function {name!r}", hint="the function takes no argument and returns the model"
+        )
     return function
 
 
@@ -101,7 +106,9 @@ def trace_model(
 
 
 class _SavedBytes:
-    """Sizes of what autograd saves, each storage once (the storage is kept alive so that its id stays unique)."""
+    """Sizes of what autograd saves, each storage once (the storage is kept alive so that its id stays
+    unique).
+    """
 
     def __init__(self) -> None:
         self.seen: dict[int, tuple[Any, float]] = {}
@@ -129,7 +136,9 @@ def _recorder() -> Any:
             outputs = [t for t in _flat(out) if isinstance(t, torch.Tensor)]
             inputs = [t for t in _flat(args) if isinstance(t, torch.Tensor)]
             self.largest = max([self.largest, *(float(t.numel() * t.element_size()) for t in outputs)])
-            self.operations.extend(_describe(func.overloadpacket.__name__, args, inputs, outputs, self.backward))
+            self.operations.extend(
+                _describe(func.overloadpacket.__name__, args, inputs, outputs, self.backward)
+            )
             return out
 
     return Recorder()
@@ -142,10 +151,34 @@ def _flat(value: Any) -> list[Any]:
 
 
 _FREE = {
-    "view", "_unsafe_view", "t", "transpose", "permute", "expand", "detach", "alias", "slice", "select", "unsqueeze",
-    "squeeze", "reshape", "as_strided", "split", "split_with_sizes", "chunk", "unbind", "empty", "empty_like",
-    "new_empty", "new_empty_strided", "ones_like", "narrow", "_reshape_alias", "flatten", "is_same_size",
-}  # fmt: skip
+    "view",
+    "_unsafe_view",
+    "t",
+    "transpose",
+    "permute",
+    "expand",
+    "detach",
+    "alias",
+    "slice",
+    "select",
+    "unsqueeze",
+    "squeeze",
+    "reshape",
+    "as_strided",
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "unbind",
+    "empty",
+    "empty_like",
+    "new_empty",
+    "new_empty_strided",
+    "ones_like",
+    "narrow",
+    "_reshape_alias",
+    "flatten",
+    "is_same_size",
+}
 
 
 def _bytes(tensors: list[Any]) -> float:
@@ -190,11 +223,27 @@ def _convolution_backward(args: Any, outputs: list[Any], moved: float) -> list[O
     found = []
     if masks[0]:  # gradient of the image: the roles of width and depth change
         found.append(
-            Operation(forward.kind, True, forward.m, forward.k, forward.n, forward.batch, _bytes([gradient, weight, image]))
+            Operation(
+                forward.kind,
+                True,
+                forward.m,
+                forward.k,
+                forward.n,
+                forward.batch,
+                _bytes([gradient, weight, image]),
+            )
         )
     if masks[1]:  # gradient of the weights: the sum runs over batch and positions
         found.append(
-            Operation(forward.kind, True, forward.n, forward.k, forward.m, forward.batch, _bytes([gradient, image, weight]))
+            Operation(
+                forward.kind,
+                True,
+                forward.n,
+                forward.k,
+                forward.m,
+                forward.batch,
+                _bytes([gradient, image, weight]),
+            )
         )
     return found
 

@@ -1,6 +1,7 @@
 """Grade the planner on published tables: predict every row that can be predicted, and say how wrong each is.
 
-Reads the CSV files that it is given. No constant is fitted here. Called by the CLI and ``benchmarks/plan_validate.py``.
+Reads the CSV files that it is given. No constant is fitted here. Called by the CLI and
+``benchmarks/plan_validate.py``.
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ def _grades(table: Table) -> list[RowGrade]:
     if table.kind == "timm":
         return [_vision(timm_as_vision(row)) for row in rows]
     reason = f"columns of another kind: {', '.join(table.columns[:5])}, …"
-    return [RowGrade(row.get("row_id", ""), row.get("model", ""), "", "", skipped=reason) for row in table.rows]
+    return [
+        RowGrade(row.get("row_id", ""), row.get("model", ""), "", "", skipped=reason) for row in table.rows
+    ]
 
 
 def _rank_correlation(grades: list[RowGrade]) -> tuple[float | None, int]:
@@ -178,7 +181,9 @@ def grade_file(path: Path | str) -> FileGrade:
         rows_used=len(used),
         skipped=dict(Counter(g.skipped for g in grades if g.skipped)),
         step_time_rows=len(timed),
-        step_time_mape=mean_absolute_percentage_error([(g.predicted_s or 0, g.measured_s or 1) for g in timed]),
+        step_time_mape=mean_absolute_percentage_error(
+            [(g.predicted_s or 0, g.measured_s or 1) for g in timed]
+        ),
         worst_row=f"{worst.row_id} ({worst.model}, {worst.layout})" if worst else None,
         worst_row_error_pct=worst.time_error_pct if worst else None,
         memory_rows=len(remembered),

@@ -1,6 +1,8 @@
-"""Time and memory of a traced model under data parallelism: convolutional networks, vision transformers, your own.
+"""Time and memory of a traced model under data parallelism: convolutional networks, vision transformers, your
+own.
 
-Each operation on its roof, as for transformers. Touches torch only through ``trace.py``. Called by the CLI and validate.
+Each operation on its roof, as for transformers. Touches torch only through ``trace.py``. Called by the CLI
+and validate.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def traced(name: str, batch: int, image_size: int, element_bytes: int) -> Traced
     """The model at one batch size, or a ``UserError`` when nobody knows the name."""
     maker = image_model_maker(name, image_size)
     if maker is None:
-        raise UserError(f"no image model is called {name!r}", hint="install timm or torchvision, or give file.py:function")
+        raise UserError(
+            f"no image model is called {name!r}", hint="install timm or torchvision, or give file.py:function"
+        )
     return trace_model(maker, name, batch, image_size, element_bytes)
 
 
@@ -90,7 +94,9 @@ def _seconds(gpu: Gpu, operation: Operation, job: VisionJob) -> float:
 
 def vision_step_time(job: VisionJob) -> StepTime:
     gpu, behaviour = job.machine.gpu, software(job.software)
-    forward = sum(_seconds(gpu, op, job) for op in job.model.operations if not op.backward) * job.compute_scale
+    forward = (
+        sum(_seconds(gpu, op, job) for op in job.model.operations if not op.backward) * job.compute_scale
+    )
     backward = sum(_seconds(gpu, op, job) for op in job.model.operations if op.backward) * job.compute_scale
     compute = job.accumulation * (forward + backward)
     launches = behaviour.launch_us * 1e-6 * len(job.model.operations) * job.accumulation
@@ -118,12 +124,16 @@ def vision_step_time(job: VisionJob) -> StepTime:
 
 
 def vision_memory(job: VisionJob) -> Memory:
-    """Weights, gradients and states as they are; activations as autograd saved them; a workspace for convolutions."""
+    """Weights, gradients and states as they are; activations as autograd saved them; a workspace for
+    convolutions.
+    """
     values, count, precision = constants("memory"), job.model.parameters, job.precision
     activations, largest = job.model.saved_bytes, job.model.largest_bytes
     workspace = constants("vision")["workspace_gib"] * GIB
     dynamic = activations + 2 * largest + workspace
-    groups = (count * precision.gradient_bytes * values["ddp_bucket_share"] + 0.25 * GIB) if job.gpus > 1 else 0.0
+    groups = (
+        (count * precision.gradient_bytes * values["ddp_bucket_share"] + 0.25 * GIB) if job.gpus > 1 else 0.0
+    )
     return Memory(
         parameters_gib=count * (precision.weight_bytes + precision.cast_bytes) / GIB,
         gradients_gib=count * precision.gradient_bytes / GIB,

@@ -1,7 +1,7 @@
 """Rows of the simpler tables (images/s or sequences/s per model, GPU, precision and batch) as questions.
 
-BERT rows become transformer jobs, image models are traced. A row that lacks its batch size or whose model nobody here
-knows is skipped with the reason. Called by ``validate.py``.
+BERT rows become transformer jobs, image models are traced. A row that lacks its batch size or whose model
+nobody here knows is skipped with the reason. Called by ``validate.py``.
 """
 
 from __future__ import annotations
@@ -37,9 +37,13 @@ class VisionQuestion:
 
 
 def timm_as_vision(row: dict[str, str]) -> dict[str, str]:
-    """timm's result files: one GPU, its name in the comments or the file name, AMP and channels-last there too."""
+    """timm's result files: one GPU, its name in the comments or the file name, AMP and channels-last there
+    too.
+    """
     words = row.get(COMMENTS, "").lower()
-    gpu = next((name for name in ("rtx 3090", "rtx3090", "4090", "5090", "a100", "h100") if name in words), "")
+    gpu = next(
+        (name for name in ("rtx 3090", "rtx3090", "4090", "5090", "a100", "h100") if name in words), ""
+    )
     return {
         "row_id": row.get("model", ""),
         "model": row.get("model", ""),

@@ -1,6 +1,7 @@
 """From one step to the whole training: days, GPU-hours, energy, cost, carbon, and jobs that fit a QoS.
 
-Pure arithmetic on a step time and the assumptions of ``energy.py``. Called by ``answer.py``, ``budget.py`` and the search.
+Pure arithmetic on a step time and the assumptions of ``energy.py``. Called by ``answer.py``, ``budget.py``
+and the search.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def choose_qos(cluster: ClusterSpec | None, name: str | None, gpus: int) -> QosS
         for qos in known:
             if qos.name == name:
                 return qos
-        near = did_you_mean(name, [q.name for q in known]) or f"known: {', '.join(q.name for q in known) or 'none'}"
+        near = (
+            did_you_mean(name, [q.name for q in known])
+            or f"known: {', '.join(q.name for q in known) or 'none'}"
+        )
         raise UserError(f"{cluster.name} has no QoS {name!r}", hint=near)
     fits = [q for q in known if q.max_gpus_per_job is None or q.max_gpus_per_job >= gpus]
     return next((q for q in fits if q.default), fits[0] if fits else None)

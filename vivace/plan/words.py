@@ -19,7 +19,9 @@ __all__ = [
 ]
 
 _SUFFIX = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
-_NUMBER = re.compile(r"[<>=~≤≥≈\s]*([-+]?\d[\d,_]*(?:\.\d+)?(?:e[-+]?\d+)?)\s*([kmbgt](?![a-z]))?", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[<>=~≤≥≈\s]*([-+]?\d[\d,_]*(?:\.\d+)?(?:e[-+]?\d+)?)\s*([kmbgt](?![a-z]))?", re.IGNORECASE
+)
 
 
 def number(text: str | None) -> float | None:
@@ -95,7 +97,9 @@ def attention_kind(text: str | None) -> str | None:
     word = (text or "").strip().lower()
     if not word:
         return None
-    if re.search(r"no[- ]?flash|without flash|unfused\+?fused softmax|fused softmax|unfused|naive|core", word):
+    if re.search(
+        r"no[- ]?flash|without flash|unfused\+?fused softmax|fused softmax|unfused|naive|core", word
+    ):
         return "fused-softmax"
     if re.search(r"flash|fa[23]?\b|sdpa|triton|cudnn|fused|te\b|mem.*eff|xformers|cutlass", word):
         return "flash"
@@ -103,7 +107,7 @@ def attention_kind(text: str | None) -> str | None:
 
 
 def network_gb_s_per_gpu(text: str | None, gpus_per_node: int) -> float | None:
-    """Network bandwidth per GPU and direction, in GB/s, from words like "8x200Gb/s HDR" or "1600 Gbps node-node".
+    """Network bandwidth per GPU and direction, in GB/s, from words like "8x200Gb/s HDR".
 
     >>> network_gb_s_per_gpu("1600 Gbps node-node RoCE", 8)
     25.0

@@ -1,5 +1,5 @@
-"""The ``Plan`` record: what a training job will need and take, before it runs. Made by ``vivace.plan``, read by
-``launch`` (to write the job) and ``report`` (to draw it).
+"""The ``Plan`` record: what a training job will need and take, before it runs. Made by ``vivace.plan``, read
+by ``launch`` (to write the job) and ``report`` (to draw it).
 
 Figures carry their unit in the name and an interval beside the estimate. GiB is 2^30 bytes.
 """
