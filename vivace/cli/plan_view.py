@@ -172,9 +172,13 @@ def show_scaling(points: list[ScalingPoint], title: str, console: Console) -> No
 
 def show_budget(what: str, candidate: Candidate, console: Console) -> None:
     run = candidate.run
+    figures = (
+        _range(run.days, "days", 2),
+        _range(run.gpu_hours, "GPU-hours", 0),
+        _range(run.energy_mwh, "MWh", 2),
+    )
     console.print(
-        f"{what}: {candidate.gpus} GPUs, {_range(run.days, 'days', 2)}, "
-        f"{_range(run.gpu_hours, 'GPU-hours', 0)}, {_range(run.energy_mwh, 'MWh', 2)}, {candidate.best.job.layout.describe()}"
+        f"{what}: {candidate.gpus} GPUs, {', '.join(figures)}, {candidate.best.job.layout.describe()}"
     )
 
 
@@ -192,7 +196,7 @@ def show_grades(grades: list[FileGrade], console: Console) -> None:
         "fits right",
         "rank",
     ):
-        table.add_column(name, justify="left" if name in ("file", "") else "right")
+        table.add_column(name, justify="left" if name in ("file", "") else "right", no_wrap=name == "")
     for grade in grades:
         called, ran = grade.oom_right + grade.oom_wrong, grade.fits_right + grade.fits_wrong
         table.add_row(

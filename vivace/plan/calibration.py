@@ -49,15 +49,7 @@ def read_measurement(path: Path | str) -> Measured:
         )
     if batch is None:
         raise UserError(f"{path} has no batch_size", hint="add the samples per step and GPU as batch_size")
-    memory = data.get("memory")
-    reserved = next(
-        (
-            _number(memory[key])
-            for key in ("peak_reserved_gib", "reserved_gib")
-            if isinstance(memory, dict) and key in memory
-        ),
-        None,
-    )
+    reserved = _number(_inside(data, "memory", "device", "reserved_peak_gib"))
     return Measured(step, int(batch), _loader_ms(data.get("phases_ms")), reserved, str(path))
 
 

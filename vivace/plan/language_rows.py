@@ -103,15 +103,17 @@ def _gpu(row: dict[str, str]) -> GpuSpec:
 
 def _site(row: dict[str, str], spec: GpuSpec, notes: list[str]) -> Site:
     """The catalogued cluster that the words name, else the GPU with the network that they describe."""
-    text = " ".join(
-        row.get(column, "") for column in ("interconnect", "source_ref", "notes", "gpu", COMMENTS)
-    )
+    text = " ".join(row.get(column, "") for column in ("interconnect", "source_ref", "notes", "gpu"))
+    comments = row.get(COMMENTS, "").lower()
     per_node = whole(row.get("gpus_per_node"))
     network = network_gb_s_per_gpu(row.get("interconnect"), per_node or 8)
     if network is None:
         for cluster in load_catalogue().clusters.values():
             known = SITE_WORDS.get(cluster.site or "", ())
-            named = any(word in text.lower() for word in known)
+            # What only the file's comments say is weak: it must agree with the row's node size.
+            named = any(word in text.lower() for word in known) or (
+                per_node == cluster.gpus_per_node and any(word in comments for word in known)
+            )
             if named and _same_product(cluster.gpu, spec.key) and per_node in (None, cluster.gpus_per_node):
                 found = machine_for(cluster.key)
                 machine = replace(found.machine, gpus_per_node=per_node or found.machine.gpus_per_node)

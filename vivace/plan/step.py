@@ -180,11 +180,10 @@ def step_time(job: TransformerJob) -> StepTime:
         last = _micro(job, layer, head, stages.last)
         order = [first] + [middle] * (stages.count - 2) + [last]
     link = 2 * _pipeline_link(job) * layout.virtual_stages
-    busy, bubble = pipeline_seconds([micro.total + link for micro in order], count, layout)
+    _, bubble = pipeline_seconds([micro.total + link for micro in order], count, layout)
     slowest = max(order, key=lambda micro: micro.total)
     parameters = _stage_parameters(job, stages)
     backward = layer.seconds(layout.recompute)[1] * stages.middle
-    loader = max(0.0, job.loader_ms * 1e-3 - busy)
     parts = dict(  # noqa: C408
         compute=count * slowest.compute,
         recompute=count * slowest.recompute,
@@ -197,4 +196,6 @@ def step_time(job: TransformerJob) -> StepTime:
         shard_links=count * _shard_links(job, layer, stages.middle),
         optimizer=_optimizer(job, parameters),
     )
-    return StepTime(**parts, jitter=_jitter(job) * sum(parts.values()), loader=loader)
+    jitter = _jitter(job) * sum(parts.values())
+    loader = max(0.0, job.loader_ms * 1e-3 - sum(parts.values()) - jitter)
+    return StepTime(**parts, jitter=jitter, loader=loader)

@@ -100,7 +100,7 @@ def trace_model(
         raise UserError(f"{name} cannot be traced on the meta device: {str(error).splitlines()[0]}") from None
     parameters = list(model.parameters())
     count = sum(parameter.numel() for parameter in parameters)
-    weights = {id(parameter.untyped_storage()) for parameter in parameters}
+    weights = {_key(parameter.untyped_storage()) for parameter in parameters}
     kept = sum(size for key, (_, size) in saved.seen.items() if key not in weights)
     return TracedModel(name, batch, count, tuple(recorder.operations), kept, recorder.largest)
 
@@ -115,8 +115,13 @@ class _SavedBytes:
 
     def pack(self, tensor: Any) -> Any:
         storage = tensor.untyped_storage()
-        self.seen[id(storage)] = (storage, float(storage.nbytes()))
+        self.seen[_key(storage)] = (storage, float(storage.nbytes()))
         return tensor
+
+
+def _key(storage: Any) -> int:
+    """The same for every Python view of one storage (``id`` is not: a new wrapper is made at each call)."""
+    return int(storage._cdata)
 
 
 def _recorder() -> Any:

@@ -128,9 +128,10 @@ def vision_memory(job: VisionJob) -> Memory:
     convolutions.
     """
     values, count, precision = constants("memory"), job.model.parameters, job.precision
-    activations, largest = job.model.saved_bytes, job.model.largest_bytes
+    # At the peak, between forward and backward, the largest tensors of the early layers are already among the saved.
+    activations = job.model.saved_bytes
     workspace = constants("vision")["workspace_gib"] * GIB
-    dynamic = activations + 2 * largest + workspace
+    dynamic = activations + workspace
     groups = (
         (count * precision.gradient_bytes * values["ddp_bucket_share"] + 0.25 * GIB) if job.gpus > 1 else 0.0
     )
@@ -140,7 +141,7 @@ def vision_memory(job: VisionJob) -> Memory:
         optimizer_gib=count * (precision.master_bytes + OPTIMIZER_BYTES[job.optimizer]) / GIB,
         activations_gib=activations / GIB,
         logits_gib=0.0,
-        recompute_buffer_gib=2 * largest / GIB,
+        recompute_buffer_gib=0.0,
         communication_gib=groups / GIB,
         unsharded_gib=0.0,
         temporary_gib=workspace / GIB,

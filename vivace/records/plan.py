@@ -69,7 +69,7 @@ class PlanAlternative(Part):
 
 
 class Plan(Record):
-    KIND: ClassVar[str] = "Plan"
+    KIND: ClassVar[str] = "plan"
 
     model: str
     parameters: int
