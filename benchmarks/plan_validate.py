@@ -30,7 +30,10 @@ def cell(value: object) -> str:
 
 
 def markdown(grades: list[FileGrade]) -> str:
-    lines = ["| file | | rows used | step time MAPE | worst row | memory MAPE | rank correlation |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| file | | rows used | step time MAPE | worst row | memory MAPE | rank correlation |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for grade in grades:
         figures = [
             "" if value is None else f"{value:.{digits}f}{unit}"
@@ -42,7 +45,9 @@ def markdown(grades: list[FileGrade]) -> str:
             )
         ]
         kind = "fitted" if grade.fitted else "unseen"
-        lines.append(f"| {grade.file} | {kind} | {grade.rows_used} of {grade.rows} | " + " | ".join(figures) + " |")
+        lines.append(
+            f"| {grade.file} | {kind} | {grade.rows_used} of {grade.rows} | " + " | ".join(figures) + " |"
+        )
     return "\n".join(lines)
 
 
@@ -50,7 +55,9 @@ def spread(grades: list[FileGrade], language_only: bool = True) -> tuple[float, 
     """Tenth and ninetieth percentile of measured over predicted; each file counts once (40 draws of its quantiles)."""
     ratios: list[float] = []
     for grade in grades:
-        own = [g.measured_s / g.predicted_s for g in grade.grades if g.used and g.measured_s and g.predicted_s]
+        own = [
+            g.measured_s / g.predicted_s for g in grade.grades if g.used and g.measured_s and g.predicted_s
+        ]
         if len(own) >= 8 and (not language_only or any("mb" in g.layout for g in grade.grades)):
             ratios += [quantile(own, (i + 0.5) / 40) for i in range(40)]
     return quantile(ratios, 0.1), quantile(ratios, 0.9)

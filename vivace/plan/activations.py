@@ -51,13 +51,17 @@ def layer_activations(
     sequence_parallel: bool = False,
     attention: Attention = "flash",
     activation_bytes: float = 2.0,
+    residual_bytes: float | None = None,
     fused: bool = True,
 ) -> LayerActivations:
-    """``fused``: the activation of a gated block keeps three tensors, not four."""
+    """``fused``: the activation of a gated block keeps three tensors, not four. ``residual_bytes``: the width of
+    norm inputs and of the stream between layers, when it differs from that of the products.
+    """
+    residual_bytes = activation_bytes if residual_bytes is None else residual_bytes
     tokens = micro_batch * seq_len / context
     unit = tokens * model.hidden
     masks = 2.0 * unit if model.dropout else 0.0
-    whole = 4 * unit * activation_bytes + masks
+    whole = 2 * unit * (activation_bytes + residual_bytes) + masks
     heads_ratio = model.attention_width / model.hidden
     kv_ratio = model.kv_width / model.hidden
     ffn_tensors = (3 if fused else 4) if model.gated else 2
@@ -66,7 +70,7 @@ def layer_activations(
     )
     core = _core_bytes(model, micro_batch, seq_len, context, attention, activation_bytes)
     divisor = tensor if sequence_parallel else 1
-    return LayerActivations(whole / divisor, split / tensor, core / tensor, unit * activation_bytes / divisor)
+    return LayerActivations(whole / divisor, split / tensor, core / tensor, unit * residual_bytes / divisor)
 
 
 def _core_bytes(

@@ -29,6 +29,8 @@ class TransformerJob:
     software: str = "torch"
     attention: Attention = "flash"
     optimizer: str = "adamw"
+    fused_optimizer: bool = False
+    """One kernel over all states (PyTorch's ``fused=True``); Megatron and DeepSpeed always fuse."""
     loader_ms: float = 0.0
     """Time that the loader takes per step, when it was measured (hidden behind compute up to its length)."""
     compute_scale: float = 1.0

@@ -14,7 +14,7 @@ from typing import cast
 from vivace.errors import UserError
 from vivace.hardware.catalogue import load_catalogue
 from vivace.hardware.specs import GpuSpec
-from vivace.plan.cluster import Site, machine_for, machine_from_gpu
+from vivace.plan.cluster import Site, gpu_from_spec, machine_for, machine_from_gpu
 from vivace.plan.gpu_names import gpu_from_words
 from vivace.plan.job import Attention, TransformerJob
 from vivace.plan.layout import Layout, Recompute
@@ -116,7 +116,10 @@ def _site(row: dict[str, str], spec: GpuSpec, notes: list[str]) -> Site:
             )
             if named and _same_product(cluster.gpu, spec.key) and per_node in (None, cluster.gpus_per_node):
                 found = machine_for(cluster.key)
-                machine = replace(found.machine, gpus_per_node=per_node or found.machine.gpus_per_node)
+                gpu, _ = gpu_from_spec(spec)  # a site can have the same product in two memory sizes
+                machine = replace(
+                    found.machine, gpu=gpu, gpus_per_node=per_node or found.machine.gpus_per_node
+                )
                 notes.append(f"network of {cluster.key}")
                 return Site(machine, cluster, found.assumptions)
     if per_node is None:
@@ -178,6 +181,9 @@ def _software(
 def _batch(row: dict[str, str], data: int, notes: list[str]) -> tuple[int, int | None]:
     """Global batch and micro-batch; either may follow from the accumulation count."""
     total, micro = whole(row.get("global_batch")), whole(row.get("micro_batch"))
+    if total and "tok" in row.get("global_batch", "").lower():
+        total = max(data, round(total / _needed(row, "seq_len") / data) * data)
+        notes.append(f"global_batch in tokens: {total} sequences")
     steps = whole(row.get("grad_accum"))
     if total is None and micro is not None:
         total = micro * data * (steps or 1)

@@ -69,8 +69,8 @@ class LayerTime:
 
     forward: float
     backward: float
-    core_forward: float
-    """Scores, softmax and context: what selective recomputation repeats (part of ``forward``)."""
+    selective: float
+    """What selective recomputation repeats: Megatron the attention core, operator-level policies half a layer."""
     tensor_forward: float
     tensor_backward: float
     context_forward: float
@@ -89,7 +89,7 @@ class LayerTime:
             backward += forward
             launch_backward += self.launch_forward
         elif recompute == "selective":
-            backward += self.core_forward
+            backward += self.selective
             launch_backward += 0.25 * self.launch_forward
         return max(forward, self.launch_forward), max(backward, launch_backward)
 
@@ -229,12 +229,22 @@ def layer_time(job: TransformerJob) -> LayerTime:
     return LayerTime(
         forward * scale,
         backward * scale,
-        core_forward * scale,
+        _selective(job, forward, core_forward) * scale,
         *tensor,
         *context,
         launch * (FORWARD_KERNELS + extra),
         launch * (BACKWARD_KERNELS + extra),
     )
+
+
+def _selective(job: TransformerJob, forward: float, core: float) -> float:
+    """Megatron repeats the core (nothing to gain with flash attention, which repeats it by itself).
+
+    PyTorch's selective checkpointing saves every other product (torchtitan's policy) and repeats the rest.
+    """
+    if job.software in ("megatron", "deepspeed", "megatron-core"):
+        return 0.0 if job.attention == "flash" else core
+    return 0.5 * forward
 
 
 def head_time(job: TransformerJob) -> HeadTime:

@@ -127,6 +127,8 @@ def _layer(job: TransformerJob) -> LayerActivations:
         sequence_parallel=layout.sequence_parallel,
         attention=job.attention,
         activation_bytes=job.precision.activation_bytes,
+        # Under autocast norms and the residual stream stay fp32.
+        residual_bytes=4.0 if job.precision.cast_bytes else job.precision.activation_bytes,
         fused=job.software not in ("torch", "composer"),
     )
 
@@ -159,7 +161,9 @@ def _communication(job: TransformerJob, rank_parameters: float) -> float:
     if job.software == "deepspeed" and layout.zero >= 1:
         # Flat copies of gradients, and the reduce bucket of 5e8 elements that exists whatever the model's
         # size.
-        buffers += rank_parameters * values["deepspeed_copy_bytes"] + 5e8 * 2
+        # With fp32 accumulation the wide copy is already counted among the gradients.
+        copy = values["deepspeed_copy_bytes"] / (2 if job.precision.accumulation_bytes else 1)
+        buffers += rank_parameters * copy + 5e8 * 2
     elif layout.data > 1 and layout.zero == 0 and job.software in ("torch", "compiled"):
         buffers += rank_parameters * job.precision.gradient_bytes * values["ddp_bucket_share"]
     return buffers
@@ -176,15 +180,17 @@ def _moment(job: TransformerJob, stage: _Stage, layer: LayerActivations, moment:
     if moment == "end" and stage.held <= 1:
         activations = _kept(job, layer)  # the later layers' are gone
     activations += tokens * job.model.hidden * job.precision.activation_bytes * (2 if stage.head else 1)
-    working = 0.0
-    if moment != "loss":
-        working = layer.total * (1.0 if layout.recompute == "full" else values["backward_share"])
-    logits = _logits(job, tokens) if moment == "loss" and stage.head else 0.0
+    once = layer.total * (1.0 if layout.recompute == "full" else values["backward_share"])
+    working = once if moment != "loss" else 0.0
+    all_logits = _logits(job, tokens) if stage.head else 0.0
+    logits = all_logits if moment == "loss" else 0.0
+    # The allocator keeps the blocks of the loss when the backward pass starts, and can reuse only part of them.
+    kept = values["fragmentation"] * min(once, all_logits)
     temporary = _optimizer_temporary(job, stage) if moment == "end" else 0.0
     cast = stage.parameters * job.precision.cast_bytes if layout.zero < 3 and moment != "end" else 0.0
     unsharded = _unsharded(job)
     dynamic = activations + working + logits + unsharded + temporary
-    reserve = values["reserve_share"] * dynamic + values["reserve_gib"] * GIB
+    reserve = values["reserve_share"] * dynamic + values["reserve_gib"] * GIB + kept
     return Memory(
         parameters_gib=(states.parameters + cast) / GIB,
         gradients_gib=gradients / GIB,
@@ -207,7 +213,8 @@ def _logits(job: TransformerJob, tokens: float) -> float:
 
 def _optimizer_temporary(job: TransformerJob, stage: _Stage) -> float:
     """Adam over lists of tensors (PyTorch's default, not fused) makes one fp32 temporary per parameter."""
-    if job.software not in ("torch", "composer") or not job.optimizer.startswith("adam"):
+    fused = job.fused_optimizer or job.software not in ("torch", "composer")
+    if fused or not job.optimizer.startswith("adam"):
         return 0.0
     shards = job.layout.shards if job.layout.zero >= 1 else 1
     return stage.parameters * 4 / shards

@@ -15,7 +15,10 @@ from vivace.plan.job import TransformerJob
 from vivace.plan.layer_time import HeadTime, LayerTime, head_time, layer_time
 from vivace.plan.pipeline import Stages, pipeline_seconds, split_layers
 
-__all__ = ["StepTime", "step_time"]
+__all__ = ["FUSED_OPTIMIZER_BYTES", "StepTime", "step_time"]
+
+# fp32 weight, gradient and two moments read, weight and moments written: 28 bytes per parameter, 4 for clearing.
+FUSED_OPTIMIZER_BYTES = 32.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class _Micro:
 def _micro(job: TransformerJob, layer: LayerTime, head: HeadTime | None, layers: int) -> _Micro:
     recompute = job.layout.recompute
     forward, backward = layer.seconds(recompute)
-    again = {"full": layer.forward, "selective": layer.core_forward}.get(recompute, 0.0)
+    again = {"full": layer.forward, "selective": layer.selective}.get(recompute, 0.0)
     times = 2 if recompute == "full" else 1
     tensor = times * layer.tensor_forward + layer.tensor_backward
     context = times * layer.context_forward + layer.context_backward
@@ -164,6 +167,8 @@ def _optimizer(job: TransformerJob, parameters: float) -> float:
     share = parameters / layout.shards if layout.zero >= 1 else parameters
     scale = {"sgd": 0.5, "sgd-plain": 0.35, "lion": 0.75, "lamb": 1.6}.get(job.optimizer, 1.0)
     moved = software(job.software).optimizer_bytes * scale
+    if job.fused_optimizer:
+        moved = min(moved, FUSED_OPTIMIZER_BYTES * scale)
     return share * moved / job.machine.gpu.stream_rate
 
 
