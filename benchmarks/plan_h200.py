@@ -1,12 +1,13 @@
 """Claim: on one GPU the plan's memory is within 5 % and its step time within 10 % of what PyTorch does.
 
-    python benchmarks/plan_h200.py OUT.csv [family …]        (one H200, torch 2.11 or newer, about five minutes)
+python benchmarks/plan_h200.py OUT.csv [family …] (one H200, torch 2.11 or newer, about five minutes)
 
-Trains ResNet-50 and ResNet-152 (bf16 autocast, channels-last, SGD), GPT-2 124M and GPT 1.3B (bf16 autocast, fused AdamW) and
-Llama 3 8B (weights and moments in bf16, every layer checkpointed) at three batch sizes each, on synthetic data that is already
-on the GPU. Each family runs in a process of its own, the smallest batch first; a batch that does not fit is written down as
-such and the next family goes on. Step times are CUDA events of single steps: median, p10, p90 after warm-up.
-Without a GPU: `--predict` writes the predictions alone.
+Trains ResNet-50 and ResNet-152 (bf16 autocast, channels-last, SGD), GPT-2 124M and GPT 1.3B (bf16
+autocast, fused AdamW) and Llama 3 8B (weights and moments in bf16, every layer checkpointed) at three
+batch sizes each, on synthetic data that is already on the GPU. Each family runs in a process of its own,
+the smallest batch first; a batch that does not fit is written down as such and the next family goes on.
+Step times are CUDA events of single steps: median, p10, p90 after warm-up. Without a GPU: `--predict`
+writes the predictions alone.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,26 @@ from vivace.plan.vision import VisionJob, traced, vision_memory, vision_step_tim
 
 GIB = 2.0**30
 COLUMNS = (
-    "family", "batch", "seq_len", "precision", "recompute", "status", "step_ms_median", "step_ms_p10", "step_ms_p90",
-    "predicted_step_ms", "step_error_pct", "allocated_gib", "reserved_gib", "predicted_allocated_gib",
-    "predicted_reserved_gib", "reserved_error_pct", "steps", "gpu", "torch",
-)  # fmt: skip
+    "family",
+    "batch",
+    "seq_len",
+    "precision",
+    "recompute",
+    "status",
+    "step_ms_median",
+    "step_ms_p10",
+    "step_ms_p90",
+    "predicted_step_ms",
+    "step_error_pct",
+    "allocated_gib",
+    "reserved_gib",
+    "predicted_allocated_gib",
+    "predicted_reserved_gib",
+    "reserved_error_pct",
+    "steps",
+    "gpu",
+    "torch",
+)
 
 
 @dataclass(frozen=True)
@@ -159,7 +177,7 @@ def measure(family: Family, batch: int) -> dict[str, Any]:
         step()
         mark.record()
     torch.cuda.synchronize()
-    times = [left.elapsed_time(right) for left, right in zip(marks, marks[1:], strict=False)]
+    times = [left.elapsed_time(right) for left, right in pairwise(marks)]
     return {
         "status": "ok",
         "step_ms_median": quantile(times, 0.5),
@@ -228,7 +246,8 @@ def show(row: dict[str, Any]) -> None:
     text = f"{row['family']} batch {row['batch']}: {row['status']}"
     if "step_error_pct" in row:
         text += (
-            f", {row['step_ms_median']:.1f} ms (plan {row['predicted_step_ms']:.1f}, {row['step_error_pct']:+.1f} %)"
+            f", {row['step_ms_median']:.1f} ms (plan {row['predicted_step_ms']:.1f}, "
+            f"{row['step_error_pct']:+.1f} %)"
             f", reserved {row['reserved_gib']:.2f} GiB (plan {row['predicted_reserved_gib']:.2f}, "
             f"{row['reserved_error_pct']:+.1f} %), allocated {row['allocated_gib']:.2f} "
             f"(plan {row['predicted_allocated_gib']:.2f})"

@@ -1,5 +1,6 @@
-"""The transformers that ``plan_h200.py`` trains, as plainly as PyTorch allows: GPT (pre-norm, learned positions, tied
-output) and Llama (RMS norm, rotary positions, grouped queries, SwiGLU), with optional checkpointing of every layer.
+"""The transformers that ``plan_h200.py`` trains, as plainly as PyTorch allows: GPT (pre-norm, learned
+positions, tied output) and Llama (RMS norm, rotary positions, grouped queries, SwiGLU), with optional
+checkpointing of every layer.
 """
 
 from __future__ import annotations

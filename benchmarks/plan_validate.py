@@ -1,8 +1,10 @@
-"""Claim: `vivace plan` predicts published training times and memory, on files that its constants were not fitted on.
+"""Claim: `vivace plan` predicts published training times and memory, on files that its constants were not
+fitted on.
 
-    python benchmarks/plan_validate.py FOLDER_OF_TABLES [OUT.csv]
+python benchmarks/plan_validate.py FOLDER_OF_TABLES [OUT.csv]
 
-Grades every CSV of the folder, writes one line per file (bad ones too) and prints the table for README and docs.
+Grades every CSV of the folder, writes one line per file (bad ones too) and prints the table for README and
+docs.
 """
 
 from __future__ import annotations
@@ -15,10 +17,24 @@ from vivace.plan.score import quantile
 from vivace.plan.validate import FileGrade, grade_file
 
 COLUMNS = (
-    "file", "fitted", "rows", "rows_used", "step_time_rows", "step_time_mape", "worst_row", "worst_row_error_pct",
-    "memory_rows", "memory_mape", "oom_right", "oom_wrong", "fits_right", "fits_wrong", "rank_correlation", "rank_groups",
+    "file",
+    "fitted",
+    "rows",
+    "rows_used",
+    "step_time_rows",
+    "step_time_mape",
+    "worst_row",
+    "worst_row_error_pct",
+    "memory_rows",
+    "memory_mape",
+    "oom_right",
+    "oom_wrong",
+    "fits_right",
+    "fits_wrong",
+    "rank_correlation",
+    "rank_groups",
     "skipped",
-)  # fmt: skip
+)
 
 
 def cell(value: object) -> str:
@@ -52,7 +68,9 @@ def markdown(grades: list[FileGrade]) -> str:
 
 
 def spread(grades: list[FileGrade], language_only: bool = True) -> tuple[float, float]:
-    """Tenth and ninetieth percentile of measured over predicted; each file counts once (40 draws of its quantiles)."""
+    """Tenth and ninetieth percentile of measured over predicted; each file counts once (40 draws of its
+    quantiles).
+    """
     ratios: list[float] = []
     for grade in grades:
         own = [

@@ -88,7 +88,7 @@ def test_a_transformer_by_its_sizes():
             "--global-batch",
             "8",
             "--json",
-        )  # fmt: skip
+        )
     )
     assert plan.parameters == 124_439_808
 

@@ -1,4 +1,6 @@
-"""The acceptance vectors of the source material: days, achieved FLOP/s, compute-optimal sizes, recipe minutes."""
+"""The acceptance vectors of the source material: days, achieved FLOP/s, compute-optimal sizes, recipe
+minutes.
+"""
 
 from __future__ import annotations
 

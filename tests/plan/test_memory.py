@@ -50,7 +50,9 @@ def test_states_match_figure_1_of_korthikanti(make_job, model, ranks, published_
     ],
 )
 def test_activations_match_figure_1_of_korthikanti(model, batch, stages, mode, published_gib):
-    """Layers' worth of the first stage, tensor parallel 8; seqsel is sequence parallel with selective recomputation."""
+    """Layers' worth of the first stage, tensor parallel 8; seqsel is sequence parallel with selective
+    recomputation.
+    """
     found = named_transformer(model)
     both = mode == "seqsel"
     layer = layer_activations(

@@ -42,16 +42,32 @@ def test_every_built_in_model_is_legal():
 
 def test_a_hugging_face_config(tmp_path):
     config = {
-        "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
-        "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "hidden_act": "silu",
-        "max_position_embeddings": 8192, "rope_theta": 500000.0, "tie_word_embeddings": False,
-    }  # fmt: skip
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+        "vocab_size": 128256,
+        "hidden_act": "silu",
+        "max_position_embeddings": 8192,
+        "rope_theta": 500000.0,
+        "tie_word_embeddings": False,
+    }
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     assert from_config(path).parameters == 8_030_261_248
     assert find_model(Request(str(tmp_path), gpu="h100")).parameters == 8_030_261_248
-    gpt2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024,
-            "attn_pdrop": 0.1, "activation_function": "gelu_new"}  # fmt: skip
+    gpt2 = {
+        "model_type": "gpt2",
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+        "vocab_size": 50257,
+        "n_positions": 1024,
+        "attn_pdrop": 0.1,
+        "activation_function": "gelu_new",
+    }
     path.write_text(json.dumps(gpt2))
     found = from_config(path)
     assert (found.parameters, found.dropout, found.gated) == (124_439_808, True, False)

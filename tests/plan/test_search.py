@@ -1,4 +1,6 @@
-"""The search returns legal layouts that fit, best first; sizing, scaling, budgets and calibration build on it."""
+"""The search returns legal layouts that fit, best first; sizing, scaling, budgets and calibration build on
+it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_the_runner_up_is_told_why_it_lost(llama):
 
 
 def test_the_405b_model_is_laid_out_as_its_authors_did(make_job):
-    """Llama 3 paper, table 4: tensor 8, pipeline 16, 128 replicas on 16,384 GPUs, 400 TFLOP/s each (41 % MFU)."""
+    """Llama 3 paper, table 4: tensor 8, pipeline 16, 128 replicas on 16,384 GPUs, 400 TFLOP/s each (41 %
+    MFU).
+    """
     machine = machine_for("dgx-h100").machine
     job = make_job(
         "llama-3-405b", global_batch=2048, precision="bf16-mixed", software="compiled", attention="flash"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 from pathlib import Path
 
@@ -71,10 +72,23 @@ def test_tokens_per_second_become_seconds():
 def test_hardware_tflops_become_seconds():
     """BLOOM: 149.02 TFLOP/s by equation 3 of Narayanan 2021 is 105.22 s."""
     row = {
-        **rows()["1"], "model": "BLOOM 176B", "layers": "70", "hidden": "14336", "heads": "112", "ffn": "57344",
-        "vocab": "250880", "n_gpus": "384", "tp": "4", "pp": "12", "dp": "8", "micro_batch": "2", "global_batch": "2048",
-        "step_time_s": "", "tflops_gpu": "149.02", "tflops_def": "hardware (4*2 coefficient)",
-    }  # fmt: skip
+        **rows()["1"],
+        "model": "BLOOM 176B",
+        "layers": "70",
+        "hidden": "14336",
+        "heads": "112",
+        "ffn": "57344",
+        "vocab": "250880",
+        "n_gpus": "384",
+        "tp": "4",
+        "pp": "12",
+        "dp": "8",
+        "micro_batch": "2",
+        "global_batch": "2048",
+        "step_time_s": "",
+        "tflops_gpu": "149.02",
+        "tflops_def": "hardware (4*2 coefficient)",
+    }
     seconds, column = measured_seconds(row, question_from_row(row).job)
     assert column == "tflops_gpu"
     assert seconds == pytest.approx(105.22, rel=0.002)
@@ -125,10 +139,8 @@ def test_garbage_is_skipped_not_raised():
     base = rows()["1"]
     for column in ("n_gpus", "layers", "micro_batch", "tp", "global_batch", "seq_len"):
         for value in ("0", "-3", "many", "7"):
-            try:
-                question_from_row({**base, column: value})
-            except Skip as reason:
-                assert str(reason)
+            with contextlib.suppress(Skip):
+                assert question_from_row({**base, column: value}).job.global_batch >= 1
 
 
 def test_scores():

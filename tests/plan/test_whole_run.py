@@ -56,7 +56,9 @@ def test_the_405b_model_used_30_million_gpu_hours(make_job):
     ],
 )
 def test_the_gpt3_table_at_480_gpus(make_job, model, tensor, pipeline, micro, published_days):
-    """NVIDIA's table for 300B tokens on 480 A100 with full recomputation; without the share lost to failures."""
+    """NVIDIA's table for 300B tokens on 480 A100 with full recomputation; without the share lost to
+    failures.
+    """
     site = machine_for("dgx-a100")
     data = 480 // (tensor * pipeline)
     batch = -(-1536 // (data * micro)) * data * micro

@@ -15,12 +15,29 @@ def interval(value: float) -> PlanInterval:
 
 def plan(**changes) -> Plan:
     values = {
-        "model": "m", "parameters": 10, "cluster": "c", "gpu": "g", "gpus": 8, "gpus_per_node": 8, "nodes": 1,
-        "layout": PlanLayout(data=4, tensor=2), "global_batch": 8, "precision": "bf16", "optimizer": "adamw",
-        "software": "torch", "memory_parts_gib": {"parameters": 1.5}, "memory_gib": interval(1.5), "available_gib": 80,
-        "verdict": "fits", "step_parts_ms": {"compute": 3.0}, "step_ms": interval(3.0), "samples_per_s": 1.0,
-        "tflops_per_gpu": 1.0, "mfu_pct": 1.0, "hfu_pct": 1.0,
-    }  # fmt: skip
+        "model": "m",
+        "parameters": 10,
+        "cluster": "c",
+        "gpu": "g",
+        "gpus": 8,
+        "gpus_per_node": 8,
+        "nodes": 1,
+        "layout": PlanLayout(data=4, tensor=2),
+        "global_batch": 8,
+        "precision": "bf16",
+        "optimizer": "adamw",
+        "software": "torch",
+        "memory_parts_gib": {"parameters": 1.5},
+        "memory_gib": interval(1.5),
+        "available_gib": 80,
+        "verdict": "fits",
+        "step_parts_ms": {"compute": 3.0},
+        "step_ms": interval(3.0),
+        "samples_per_s": 1.0,
+        "tflops_per_gpu": 1.0,
+        "mfu_pct": 1.0,
+        "hfu_pct": 1.0,
+    }
     return Plan(**{**values, **changes})
 
 

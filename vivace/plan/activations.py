@@ -54,8 +54,8 @@ def layer_activations(
     residual_bytes: float | None = None,
     fused: bool = True,
 ) -> LayerActivations:
-    """``fused``: the activation of a gated block keeps three tensors, not four. ``residual_bytes``: the width of
-    norm inputs and of the stream between layers, when it differs from that of the products.
+    """``fused``: the activation of a gated block keeps three tensors, not four. ``residual_bytes``: the
+    width of norm inputs and of the stream between layers, when it differs from that of the products.
     """
     residual_bytes = activation_bytes if residual_bytes is None else residual_bytes
     tokens = micro_batch * seq_len / context

@@ -73,7 +73,8 @@ def gpu_from_spec(spec: GpuSpec) -> tuple[Gpu, list[str]]:
             f"those of {relative.name if relative else 'nobody'} are assumed"
         )
     if not spec.dense_peak_tflops and relative and spec.tdp_w and relative.tdp_w:
-        # A part with a lower power limit holds lower clocks under load: rate goes with about the root of the power.
+        # A part with a lower power limit holds lower clocks under load: rate goes with about the root of the
+        # power.
         limit = min(1.0, (spec.tdp_w / relative.tdp_w) ** 0.5)
         peaks = {name: rate * limit for name, rate in peaks.items()}
     family = _family(spec)

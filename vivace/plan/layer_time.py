@@ -70,7 +70,9 @@ class LayerTime:
     forward: float
     backward: float
     selective: float
-    """What selective recomputation repeats: Megatron the attention core, operator-level policies half a layer."""
+    """What selective recomputation repeats: Megatron the attention core, operator-level policies half a
+    layer.
+    """
     tensor_forward: float
     tensor_backward: float
     context_forward: float

@@ -184,7 +184,8 @@ def _moment(job: TransformerJob, stage: _Stage, layer: LayerActivations, moment:
     working = once if moment != "loss" else 0.0
     all_logits = _logits(job, tokens) if stage.head else 0.0
     logits = all_logits if moment == "loss" else 0.0
-    # The allocator keeps the blocks of the loss when the backward pass starts, and can reuse only part of them.
+    # The allocator keeps the blocks of the loss when the backward pass starts, and can reuse only part of
+    # them.
     kept = values["fragmentation"] * min(once, all_logits)
     temporary = _optimizer_temporary(job, stage) if moment == "end" else 0.0
     cast = stage.parameters * job.precision.cast_bytes if layout.zero < 3 and moment != "end" else 0.0

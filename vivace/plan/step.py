@@ -17,7 +17,8 @@ from vivace.plan.pipeline import Stages, pipeline_seconds, split_layers
 
 __all__ = ["FUSED_OPTIMIZER_BYTES", "StepTime", "step_time"]
 
-# fp32 weight, gradient and two moments read, weight and moments written: 28 bytes per parameter, 4 for clearing.
+# fp32 weight, gradient and two moments read, weight and moments written: 28 bytes per parameter, 4 for
+# clearing.
 FUSED_OPTIMIZER_BYTES = 32.0
 
 

@@ -128,7 +128,8 @@ def vision_memory(job: VisionJob) -> Memory:
     convolutions.
     """
     values, count, precision = constants("memory"), job.model.parameters, job.precision
-    # At the peak, between forward and backward, the largest tensors of the early layers are already among the saved.
+    # At the peak, between forward and backward, the largest tensors of the early layers are already among the
+    # saved.
     activations = job.model.saved_bytes
     workspace = constants("vision")["workspace_gib"] * GIB
     dynamic = activations + workspace
