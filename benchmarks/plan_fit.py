@@ -24,6 +24,7 @@ from vivace.plan.tables import read_table
 HERE = Path(__file__).parent
 FILES = {"vtrain_single_node_a100.csv": 5, "llmfoundry_mpt.csv": 2, "h200_reference.csv": 1}
 KNOBS = [
+    "links.intra_latency_us_per_gpu",
     "family.ampere.gemm.16",
     "family.ampere.hbm",
     "family.ampere.flash",

@@ -95,8 +95,9 @@ def main() -> None:
             writer.writerow([cell(getattr(grade, name)) for name in COLUMNS])
     used = [grade for grade in grades if grade.rows_used]
     print(markdown(used))
-    low, high = spread(used)
-    print(f"eight of ten rows of the language tables: measured / predicted {low:.2f} to {high:.2f}")
+    for name, chosen in (("all", used), ("unseen", [grade for grade in used if not grade.fitted])):
+        low, high = spread(chosen)
+        print(f"eight of ten rows, {name} language tables: measured / predicted {low:.2f} to {high:.2f}")
 
 
 if __name__ == "__main__":

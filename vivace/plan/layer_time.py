@@ -81,19 +81,25 @@ class LayerTime:
     launch_backward: float
 
     def seconds(self, recompute: str) -> tuple[float, float]:
-        """Forward and backward with communication; never less than the processor needs to launch the
-        kernels.
+        """Forward and backward with communication.
+
+        The GPU's work takes no less than the processor needs to launch it; collectives wait for every rank, so they come
+        on top of either.
         """
-        forward = self.forward + self.tensor_forward + self.context_forward
-        backward = self.backward + self.tensor_backward + self.context_backward
-        launch_backward = self.launch_backward
+        links_forward = self.tensor_forward + self.context_forward
+        links_backward = self.tensor_backward + self.context_backward
+        backward, launch_backward = self.backward, self.launch_backward
         if recompute == "full":
-            backward += forward
+            backward += self.forward
             launch_backward += self.launch_forward
+            links_backward += links_forward
         elif recompute == "selective":
             backward += self.selective
             launch_backward += 0.25 * self.launch_forward
-        return max(forward, self.launch_forward), max(backward, launch_backward)
+        return (
+            max(self.forward, self.launch_forward) + links_forward,
+            max(backward, launch_backward) + links_backward,
+        )
 
 
 @dataclass(frozen=True)
@@ -227,15 +233,14 @@ def layer_time(job: TransformerJob) -> LayerTime:
     tensor = _tensor_links(job, shape)
     context = _context_links(job, shape, (core_forward, core_backward))
     launch = software(job.software).launch_us * 1e-6
-    extra = 2 if shape.tensor > 1 else 0
     return LayerTime(
         forward * scale,
         backward * scale,
         _selective(job, forward, core_forward) * scale,
         *tensor,
         *context,
-        launch * (FORWARD_KERNELS + extra),
-        launch * (BACKWARD_KERNELS + extra),
+        launch * FORWARD_KERNELS,
+        launch * BACKWARD_KERNELS,
     )
 
 
@@ -259,8 +264,10 @@ def head_time(job: TransformerJob) -> HeadTime:
     forward, backward = _linear(gpu, dtype, shape.tokens, width, model.hidden)
     logits = shape.tokens * width / gpu.stream_rate
     fused = job.software in ("compiled", "composer", "megatron-core")
-    # Forward: logits to fp32, maximum, exponentials, sum. Backward: softmax minus one-hot, back to 16 bit.
-    forward += logits * (8.0 if fused else 16.0)
-    backward += logits * (6.0 if fused else 12.0)
+    # Bytes per logit. Fused: read, write the gradient. Eager: to fp32, softmax, its gradient, back to 16 bit.
+    # Megatron's vocabulary-parallel loss takes maximum, difference, exponential, sum and quotient one by one.
+    passes = (8.0, 6.0) if fused else (28.0, 24.0) if job.software in PADS_VOCABULARY else (16.0, 12.0)
+    forward += logits * passes[0]
+    backward += logits * passes[1]
     embedding = shape.tokens * model.hidden * shape.activation_bytes * 4 / gpu.stream_rate
     return HeadTime((forward + embedding) * job.compute_scale, (backward + embedding) * job.compute_scale)

@@ -100,8 +100,8 @@ def _pipeline_link(job: TransformerJob) -> float:
     size = (
         layout.micro_batch * job.seq_len / layout.context * job.model.hidden * job.precision.activation_bytes
     )
-    if layout.sequence_parallel or layout.virtual_stages > 1:
-        size /= layout.tensor
+    if layout.sequence_parallel or job.software in ("megatron", "megatron-core"):
+        size /= layout.tensor  # each rank of a tensor group sends its share (scatter-gather, Narayanan 2021)
     across = layout.tensor * layout.context * layout.data * 2 > job.machine.gpus_per_node
     return point_to_point_seconds(job.machine, size, across)
 

@@ -1,4 +1,5 @@
-"""A plan as one section of the HTML report: table, stacked memory bar, timeline of a step. Inline SVG, no scripts.
+"""A plan as one section of the HTML report: table, stacked memory bar, timeline of a step. Inline SVG, no
+scripts.
 
 Knows the ``Plan`` record and nothing else. Called by the report page.
 """
@@ -12,14 +13,26 @@ from vivace.records.plan import Plan, PlanInterval
 __all__ = ["plan_section", "stacked_bar"]
 
 COLOURS = (
-    "#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0",
-    "#2f4b7c", "#d45087",
-)  # fmt: skip
+    "#4269d0",
+    "#efb118",
+    "#ff725c",
+    "#6cc5b0",
+    "#3ca951",
+    "#ff8ab7",
+    "#a463f2",
+    "#97bbf5",
+    "#9c6b4e",
+    "#9498a0",
+    "#2f4b7c",
+    "#d45087",
+)
 WIDTH, HEIGHT = 720, 28
 
 
 def stacked_bar(parts: dict[str, float], full: float, unit: str) -> str:
-    """An SVG bar of ``parts``; a line marks ``full`` when it is longer than their sum. Titles name each part."""
+    """An SVG bar of ``parts``; a line marks ``full`` when it is longer than their sum. Titles name each
+    part.
+    """
     total = max(full, sum(parts.values())) or 1.0
     pieces, left = [], 0.0
     for colour, (name, value) in zip(COLOURS * 2, parts.items(), strict=False):
@@ -43,7 +56,8 @@ def stacked_bar(parts: dict[str, float], full: float, unit: str) -> str:
 def _legend(parts: dict[str, float], unit: str) -> str:
     total = sum(parts.values()) or 1.0
     items = [
-        f'<span><i style="background:{colour}"></i>{escape(name.replace("_", " "))} {value:,.1f} {unit}</span>'
+        f'<span><i style="background:{colour}"></i>'
+        f"{escape(name.replace('_', ' '))} {value:,.1f} {unit}</span>"
         for colour, (name, value) in zip(COLOURS * 2, parts.items(), strict=False)
         if value / total > 0.005
     ]
@@ -60,7 +74,8 @@ def _rows(plan: Plan) -> list[tuple[str, str]]:
         ("parameters", f"{plan.parameters:,}"),
         (
             "layout",
-            f"data {layout.data}, tensor {layout.tensor}, pipeline {layout.pipeline}, context {layout.context}, "
+            f"data {layout.data}, tensor {layout.tensor}, pipeline {layout.pipeline}, "
+            f"context {layout.context}, "
             f"ZeRO {layout.zero}, micro-batch {layout.micro_batch} × {layout.micro_batches}, "
             f"recompute {layout.recompute}",
         ),
@@ -89,7 +104,8 @@ def plan_section(plan: Plan) -> str:
         '<section class="plan"><style>.plan .legend i{display:inline-block;width:.8em;height:.8em;'
         "margin:0 .3em 0 .8em}.plan th{text-align:left;padding-right:1em}</style>"
         f"<h2>{escape(title)}</h2><table>{table}</table>"
-        f"<h3>Memory of the most loaded GPU</h3>{stacked_bar(plan.memory_parts_gib, plan.available_gib, 'GiB')}"
+        "<h3>Memory of the most loaded GPU</h3>"
+        f"{stacked_bar(plan.memory_parts_gib, plan.available_gib, 'GiB')}"
         f"{_legend(plan.memory_parts_gib, 'GiB')}"
         f"<h3>One step</h3>{stacked_bar(plan.step_parts_ms, plan.step_ms.estimate, 'ms')}"
         f"{_legend(plan.step_parts_ms, 'ms')}<ul>{notes}</ul></section>"
