@@ -7,13 +7,15 @@ import csv
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vivace.errors import UserError
 from vivace.plan.language_rows import Skip, question_from_row, with_file_context
 from vivace.plan.measured import measured_memory, measured_seconds
 from vivace.plan.score import mean_absolute_percentage_error, quantile, spearman
 from vivace.plan.tables import read_table
-from vivace.plan.validate import grade_file
+from vivace.plan.validate import grade_file, grade_row
 
 DATA = Path(__file__).parent / "data"
 
@@ -156,3 +158,65 @@ def test_grades_as_a_csv_header_are_stable():
     with (DATA / "excerpt_language.csv").open() as file:
         header = next(line for line in file if not line.startswith("#"))
     assert len(next(csv.reader([header]))) == 42
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["1", "2", "3", "5"]),
+    st.dictionaries(
+        st.sampled_from(
+            [
+                "layers",
+                "hidden",
+                "heads",
+                "kv_heads",
+                "ffn",
+                "vocab",
+                "seq_len",
+                "gpu",
+                "n_gpus",
+                "gpus_per_node",
+                "precision",
+                "tp",
+                "pp",
+                "vpp",
+                "cp",
+                "sp",
+                "dp",
+                "dp_kind",
+                "micro_batch",
+                "grad_accum",
+                "global_batch",
+                "act_ckpt",
+                "attention",
+                "step_time_s",
+                "mem_gpu",
+                "mem_def",
+                "interconnect",
+            ]
+        ),
+        st.sampled_from(
+            [
+                "",
+                "0",
+                "-1",
+                "N/A",
+                "1",
+                "7",
+                "0.5",
+                "1e30",
+                "OOM",
+                "yes",
+                "fp8",
+                "H100",
+                "V100",
+                "12 x 3",
+                "∞",
+            ]
+        ),
+        max_size=6,
+    ),
+)
+def test_any_mixture_of_odd_cells_is_predicted_or_skipped(row_id, odd):
+    grade = grade_row({**rows()[row_id], **odd})
+    assert grade.skipped or grade.predicted_gib > 0

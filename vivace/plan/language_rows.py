@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from math import log2
 from typing import cast
 
 from vivace.errors import UserError
@@ -34,6 +35,24 @@ from vivace.plan.words import (
 __all__ = ["COMMENTS", "Question", "Skip", "question_from_row", "with_file_context"]
 
 COMMENTS = "_comments"
+COUNTS = (
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "ffn",
+    "vocab",
+    "seq_len",
+    "n_gpus",
+    "gpus_per_node",
+    "tp",
+    "pp",
+    "cp",
+    "dp",
+    "micro_batch",
+    "grad_accum",
+    "global_batch",
+)
 # Words in a table that name a site of the catalogue.
 SITE_WORDS = {"jean-zay": ("jean zay", "jean-zay", "idris", "bigscience"), "leonardo": ("leonardo", "cineca")}
 
@@ -60,7 +79,7 @@ def _needed(row: dict[str, str], column: str) -> int:
 def _model(row: dict[str, str], notes: list[str]) -> Transformer:
     layers, hidden = _needed(row, "layers"), _needed(row, "hidden")
     seq_len = _needed(row, "seq_len")
-    name = row.get("model", "") or f"transformer {layers}x{hidden}"
+    name = row.get("model") or row.get("run") or f"transformer {layers}x{hidden}"
     traits = family_traits(name)
     heads = whole(row.get("heads"))
     if heads is None:
@@ -182,7 +201,11 @@ def _batch(row: dict[str, str], data: int, notes: list[str]) -> tuple[int, int |
     """Global batch and micro-batch; either may follow from the accumulation count."""
     total, micro = whole(row.get("global_batch")), whole(row.get("micro_batch"))
     if total and "tok" in row.get("global_batch", "").lower():
-        total = max(data, round(total / _needed(row, "seq_len") / data) * data)
+        sequences = total / _needed(row, "seq_len")
+        power = 2 ** round(log2(sequences)) if sequences >= 1 else 1
+        # "2M tokens" is mostly 2^21: a power of two close by is what was meant.
+        sequences = power if abs(power / sequences - 1) < 0.06 else sequences
+        total = max(data, round(sequences / data) * data)
         notes.append(f"global_batch in tokens: {total} sequences")
     steps = whole(row.get("grad_accum"))
     if total is None and micro is not None:
@@ -221,6 +244,21 @@ def _blank_recompute(row: dict[str, str], job: TransformerJob, notes: list[str])
     return "none"
 
 
+def _blank_sharding(job: TransformerJob, notes: list[str]) -> TransformerJob:
+    """Blank dp_kind: replicated states if they can be held at all, else the lowest ZeRO stage that can."""
+    lean = replace(job, layout=replace(job.layout, recompute="full"))
+    stages = [stage for stage in (job.layout.zero, 1, 3) if stage >= job.layout.zero]
+    for stage in stages:
+        if (
+            memory(replace(lean, layout=replace(lean.layout, zero=stage))).total_gib
+            < job.machine.gpu.memory_gib
+        ):
+            if stage != job.layout.zero:
+                notes.append(f"dp_kind blank: ZeRO {stage}, because replicated states would not fit")
+            return replace(job, layout=replace(job.layout, zero=stage))
+    return job
+
+
 def _blank_micro_batch(job: TransformerJob, notes: list[str]) -> TransformerJob:
     """The largest power of two that fits and leaves enough micro-batches to fill the pipeline."""
     share = job.global_batch // job.layout.data
@@ -256,9 +294,25 @@ def with_file_context(rows: tuple[dict[str, str], ...], comments: str) -> list[d
 def question_from_row(row: dict[str, str]) -> Question:
     """The job of one row, or ``Skip`` with the reason."""
     try:
+        _refuse_nonsense(row)
         return _question(row)
     except UserError as error:
         raise Skip(error.message) from None
+
+
+def _refuse_nonsense(row: dict[str, str]) -> None:
+    """Counts that are given must be at least one, and none may be astronomical."""
+    for column in COUNTS:
+        value = whole(row.get(column))
+        if value is not None and not 1 <= value <= 10**9:
+            raise Skip(f"{column} is {row[column]}")
+    heads, kv_heads, hidden = (whole(row.get(name)) for name in ("heads", "kv_heads", "hidden"))
+    if heads and hidden and heads > hidden:
+        raise Skip(f"{heads} heads are more than the hidden size {hidden}")
+    if heads and kv_heads and kv_heads > heads:
+        raise Skip(f"{kv_heads} key-value heads are more than the {heads} heads")
+    if (whole(row.get("layers")) or 1) > 10_000:
+        raise Skip(f"layers is {row['layers']}")
 
 
 def _question(row: dict[str, str]) -> Question:
@@ -296,7 +350,7 @@ def _question(row: dict[str, str]) -> Question:
         tensor=tensor,
         pipeline=pipeline,
         context=context,
-        virtual_stages=whole(row.get("vpp")) or 1,
+        virtual_stages=max(1, min(whole(row.get("vpp")) or 1, model.layers)),
         sequence_parallel=sequence_parallel,
         zero=zero,
         shard_size=_shard_size(row, zero, site, data),
@@ -314,6 +368,8 @@ def _question(row: dict[str, str]) -> Question:
     job = TransformerJob(
         model, site.machine, layout, total, model.seq_len, precision, software, cast(Attention, attention)
     )
+    if zero_stage(row.get("dp_kind")) is None and zero < 3:
+        job = _blank_sharding(job, notes)
     if recompute_kind(row.get("act_ckpt")) is None:
         kind = _blank_recompute(row, job, notes)
         job = replace(job, layout=replace(job.layout, recompute=kind))

@@ -83,8 +83,8 @@ class LayerTime:
     def seconds(self, recompute: str) -> tuple[float, float]:
         """Forward and backward with communication.
 
-        The GPU's work takes no less than the processor needs to launch it; collectives wait for every rank, so they come
-        on top of either.
+        The GPU's work takes no less than the processor needs to launch it; collectives wait for every
+        rank, so they come on top of either.
         """
         links_forward = self.tensor_forward + self.context_forward
         links_backward = self.tensor_backward + self.context_backward

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vivace.plan.energy import assumption
 from vivace.plan.flops import megatron_hardware_flops, megatron_model_flops, model_flops_per_token
 from vivace.plan.job import TransformerJob
 from vivace.plan.memory import Memory
@@ -51,6 +52,8 @@ def measured_seconds(row: dict[str, str], job: TransformerJob) -> tuple[float, s
             return flops / (value * 1e12 * gpus), "tflops_gpu"
     if value := number(row.get("samples_s")):
         return job.global_batch / value, "samples_s"
+    if seconds := _from_whole_run(row, job):
+        return seconds, "gpu_hours"
     for column in ("mfu_pct", "hfu_pct"):
         value = number(row.get(column))
         if value:
@@ -59,6 +62,17 @@ def measured_seconds(row: dict[str, str], job: TransformerJob) -> tuple[float, s
             if flops:
                 return flops / (value / 100 * peak * gpus), column
     return None
+
+
+def _from_whole_run(row: dict[str, str], job: TransformerJob) -> float | None:
+    """Seconds per step from the tokens and GPU-hours of a finished run, less the share that runs lose
+    (energy.toml).
+    """
+    tokens, hours = number(row.get("tokens")), number(row.get("gpu_hours"))
+    if not tokens or not hours or "per" in row.get("gpu_hours", "") or "+" in row.get("tokens", ""):
+        return None
+    steps = tokens / job.tokens_per_step
+    return hours * 3600 / job.layout.gpus / steps * assumption("goodput", "share")
 
 
 def _flops(row: dict[str, str], job: TransformerJob) -> float | None:

@@ -6,6 +6,8 @@ Fills what was left open with stated defaults, each listed as an assumption. Cal
 
 from __future__ import annotations
 
+import os
+import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -30,6 +32,7 @@ __all__ = [
     "vision_job",
 ]
 
+SHAPE = "the head of vivace/hardware/catalogue.py shows the shape of such a file"
 # Tokens per step that runs of that many parameters use (GPT-3 paper table 2.1; Llama 3: 16M at 405B).
 BATCH_TOKENS = ((1e9, 0.5e6), (2e10, 2e6), (1e11, 4e6), (float("inf"), 16e6))
 
@@ -117,11 +120,32 @@ def _from_sizes(request: Request) -> Transformer:
 
 
 def find_site(request: Request) -> Site:
+    if request.cluster and request.cluster.endswith(".toml"):
+        return machine_for(_cluster_of_file(Path(request.cluster)))
     if request.cluster:
         return machine_for(request.cluster)
     if not request.gpu:
         raise UserError("neither a cluster nor a GPU is given", hint="use --cluster NAME or --gpu NAME")
     return machine_from_gpu(known_gpu(request.gpu), min(request.gpus_per_node, max(1, request.gpus)))
+
+
+def _cluster_of_file(path: Path) -> str:
+    """The first ``[cluster.NAME]`` of a user's file, which joins the catalogue for the rest of this
+    process.
+    """
+    try:
+        names = list(tomllib.loads(path.read_text(encoding="utf-8")).get("cluster", {}))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}", hint="see the head of vivace/hardware/catalogue.py"
+        ) from None
+    if not names:
+        raise UserError(
+            f"{path} has no [cluster.NAME] entry", hint="see the head of vivace/hardware/catalogue.py"
+        )
+    listed = os.environ.get("VIVACE_CATALOGUE", "")
+    os.environ["VIVACE_CATALOGUE"] = f"{path}{os.pathsep}{listed}" if listed else str(path)
+    return str(names[0])
 
 
 def _precision(request: Request, site: Site, framework: str) -> Precision:

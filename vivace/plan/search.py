@@ -80,12 +80,20 @@ def _stages_fit(layers: int, pipeline: int) -> bool:
     return pipeline == 1 or (pipeline <= layers and (layers % pipeline == 0 or (layers + 2) % pipeline == 0))
 
 
+def _recomputes(job: TransformerJob, base: Layout) -> tuple[str, ...]:
+    """Megatron's selective recomputation repeats what flash attention repeats anyway: nothing to choose
+    there.
+    """
+    pointless = job.attention == "flash" and base.tensor * base.pipeline > 1
+    return ("none", "full") if pointless else RECOMPUTES
+
+
 def _variants(job: TransformerJob, base: Layout) -> Iterator[Layout]:
     share = job.global_batch // base.data
     stages = [0] if base.data * base.context == 1 else ([1, 3] if base.pipeline == 1 else [1])
     for zero in stages:
         for micro in _micro_batches(share):
-            for recompute in RECOMPUTES:
+            for recompute in _recomputes(job, base):
                 for virtual in _virtual_stages(job.model.layers, base.pipeline, share // micro):
                     yield replace(
                         base,

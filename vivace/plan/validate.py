@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.plan.constants import fitted_files
-from vivace.plan.language_rows import COMMENTS, Skip, question_from_row, with_file_context
+from vivace.plan.language_rows import Skip, question_from_row, with_file_context
 from vivace.plan.measured import measured_memory, measured_seconds, ran_out_of_memory
 from vivace.plan.memory import memory
 from vivace.plan.score import mean_absolute_percentage_error, percent_error, spearman
@@ -20,7 +20,7 @@ from vivace.plan.step import step_time
 from vivace.plan.tables import Table, read_table
 from vivace.plan.vision_rows import question_from_vision_row, timm_as_vision
 
-__all__ = ["FileGrade", "RowGrade", "grade_file"]
+__all__ = ["FileGrade", "RowGrade", "grade_file", "grade_row"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class FileGrade:
         return data
 
 
-def _language(row: dict[str, str]) -> RowGrade:
+def grade_row(row: dict[str, str]) -> RowGrade:
+    """One row of the 42-column schema."""
     name, row_id = row.get("model", ""), row.get("row_id", "")
     try:
         question = question_from_row(row)
@@ -130,7 +131,7 @@ def _vision(row: dict[str, str]) -> RowGrade:
 def _grades(table: Table) -> list[RowGrade]:
     rows = with_file_context(table.rows, f"{table.comments}\n{table.path.name}")
     if table.kind == "language":
-        return [_language(row) for row in rows]
+        return [grade_row(row) for row in rows]
     if table.kind == "vision":
         return [_vision(row) for row in rows]
     if table.kind == "timm":
@@ -196,6 +197,3 @@ def grade_file(path: Path | str) -> FileGrade:
         rank_groups=groups,
         grades=tuple(grades),
     )
-
-
-__all__ += ["COMMENTS"]
