@@ -25,6 +25,8 @@ COLUMNS = (
     "step_time_mape",
     "worst_row",
     "worst_row_error_pct",
+    "gpu_hours_rows",
+    "gpu_hours_mape",
     "memory_rows",
     "memory_mape",
     "oom_right",
@@ -47,8 +49,8 @@ def cell(value: object) -> str:
 
 def markdown(grades: list[FileGrade]) -> str:
     lines = [
-        "| file | | rows used | step time MAPE | worst row | memory MAPE | rank correlation |",
-        "|---|---|---|---|---|---|---|",
+        "| file | | rows used | step time MAPE | worst row | memory MAPE | rank correlation | GPU-hours MAPE |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for grade in grades:
         figures = [
@@ -58,6 +60,7 @@ def markdown(grades: list[FileGrade]) -> str:
                 (grade.worst_row_error_pct, 0, " %"),
                 (grade.memory_mape, 1, " %"),
                 (grade.rank_correlation, 2, ""),
+                (grade.gpu_hours_mape, 1, " %"),
             )
         ]
         kind = "fitted" if grade.fitted else "unseen"
@@ -74,7 +77,9 @@ def spread(grades: list[FileGrade], language_only: bool = True) -> tuple[float, 
     ratios: list[float] = []
     for grade in grades:
         own = [
-            g.measured_s / g.predicted_s for g in grade.grades if g.used and g.measured_s and g.predicted_s
+            g.measured_s / g.predicted_s
+            for g in grade.grades
+            if g.used and g.measured_s and g.predicted_s and not g.from_gpu_hours
         ]
         if len(own) >= 8 and (not language_only or any("mb" in g.layout for g in grade.grades)):
             ratios += [quantile(own, (i + 0.5) / 40) for i in range(40)]

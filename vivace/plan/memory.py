@@ -14,7 +14,7 @@ from vivace.plan.job import TransformerJob
 from vivace.plan.pipeline import Stages, in_flight, split_layers
 from vivace.plan.precision import OPTIMIZER_BYTES
 
-__all__ = ["GIB", "Memory", "States", "memory", "state_bytes", "verdict"]
+__all__ = ["GIB", "Memory", "States", "first_stage_memory", "memory", "state_bytes", "verdict"]
 
 GIB = 2.0**30
 MEGATRON = ("megatron", "megatron-core", "deepspeed")
@@ -219,6 +219,13 @@ def _optimizer_temporary(job: TransformerJob, stage: _Stage) -> float:
         return 0.0
     shards = job.layout.shards if job.layout.zero >= 1 else 1
     return stage.parameters * 4 / shards
+
+
+def first_stage_memory(job: TransformerJob) -> Memory:
+    """The peak of the first pipeline stage: what rank 0 prints, and what most published figures are."""
+    layer = _layer(job)
+    moments = [_moment(job, _stages(job)[0], layer, when) for when in ("loss", "backward", "end")]
+    return max(moments, key=lambda moment: moment.total_gib)
 
 
 def memory(job: TransformerJob) -> Memory:

@@ -14,7 +14,7 @@ from typing import Any
 from vivace.plan.constants import fitted_files
 from vivace.plan.language_rows import Skip, question_from_row, with_file_context
 from vivace.plan.measured import measured_memory, measured_seconds, ran_out_of_memory
-from vivace.plan.memory import memory
+from vivace.plan.memory import first_stage_memory, memory
 from vivace.plan.score import mean_absolute_percentage_error, percent_error, spearman
 from vivace.plan.step import step_time
 from vivace.plan.tables import Table, read_table
@@ -39,6 +39,10 @@ class RowGrade:
     predicted_out_of_memory: bool = False
     skipped: str | None = None
     notes: tuple[str, ...] = ()
+    samples: int = 1
+    """Sequences or images per step."""
+    from_gpu_hours: bool = False
+    """The measured time is that of a whole run, restarts and all; scored apart from step times."""
 
     @property
     def time_error_pct(self) -> float | None:
@@ -66,6 +70,8 @@ class FileGrade:
     step_time_mape: float | None
     worst_row: str | None
     worst_row_error_pct: float | None
+    gpu_hours_rows: int
+    gpu_hours_mape: float | None
     memory_rows: int
     memory_mape: float | None
     oom_right: int
@@ -102,12 +108,15 @@ def grade_row(row: dict[str, str]) -> RowGrade:
         group=f"{name}|{job.layout.gpus}|{job.seq_len}|{job.machine.gpu.name}",
         predicted_s=None if failed else seconds,
         measured_s=None if failed or measured is None else measured[0],
-        predicted_gib=held.predicted(need) if held else need.total_gib,
+        # Published figures of pipelines are those of rank 0; whether a job fits is decided by its fullest rank.
+        predicted_gib=held.predicted(first_stage_memory(job)) if held else need.total_gib,
         measured_gib=held.gib if held else None,
         ran_out_of_memory=failed,
         predicted_out_of_memory=need.total_gib > job.machine.gpu.memory_gib,
         skipped=skipped,
         notes=question.notes,
+        samples=job.global_batch,
+        from_gpu_hours=measured is not None and measured[1] == "gpu_hours",
     )
 
 
@@ -124,6 +133,7 @@ def _vision(row: dict[str, str]) -> RowGrade:
         group=question.group,
         predicted_s=question.predict().total,
         measured_s=question.measured_s,
+        samples=question.samples,
         notes=question.notes,
     )
 
@@ -145,7 +155,7 @@ def _grades(table: Table) -> list[RowGrade]:
 def _rank_correlation(grades: list[RowGrade]) -> tuple[float | None, int]:
     """Mean over groups of the same model, sequence and GPU count, weighted by their rows.
 
-    Throughput per sample is compared, so that batches of different size can be ranked together.
+    Time per sample is ranked: with the time per step, a larger batch alone would look like a good prediction.
     """
     groups: dict[str, list[RowGrade]] = defaultdict(list)
     for grade in grades:
@@ -156,7 +166,10 @@ def _rank_correlation(grades: list[RowGrade]) -> tuple[float | None, int]:
         layouts = {member.layout for member in members}
         if len(layouts) < 3:
             continue
-        score = spearman([m.predicted_s or 0 for m in members], [m.measured_s or 0 for m in members])
+        score = spearman(
+            [(m.predicted_s or 0) / m.samples for m in members],
+            [(m.measured_s or 0) / m.samples for m in members],
+        )
         if score is not None:
             scores.append((score, len(members)))
     if not scores:
@@ -169,10 +182,11 @@ def grade_file(path: Path | str) -> FileGrade:
     table = read_table(path)
     grades = _grades(table)
     used = [grade for grade in grades if grade.used]
-    timed = [g for g in used if g.time_error_pct is not None]
+    every = [g for g in used if g.time_error_pct is not None]
+    timed, runs = [g for g in every if not g.from_gpu_hours], [g for g in every if g.from_gpu_hours]
     remembered = [(g.predicted_gib, g.measured_gib) for g in used if g.predicted_gib and g.measured_gib]
     worst = max(timed, key=lambda g: abs(g.time_error_pct or 0.0), default=None)
-    correlation, groups = _rank_correlation(used)
+    correlation, groups = _rank_correlation([g for g in used if not g.from_gpu_hours])
     failed = [g for g in used if g.ran_out_of_memory]
     ran = [g for g in used if not g.ran_out_of_memory and g.predicted_gib is not None]
     return FileGrade(
@@ -187,6 +201,10 @@ def grade_file(path: Path | str) -> FileGrade:
         ),
         worst_row=f"{worst.row_id} ({worst.model}, {worst.layout})" if worst else None,
         worst_row_error_pct=worst.time_error_pct if worst else None,
+        gpu_hours_rows=len(runs),
+        gpu_hours_mape=mean_absolute_percentage_error(
+            [(g.predicted_s or 0, g.measured_s or 1) for g in runs]
+        ),
         memory_rows=len(remembered),
         memory_mape=mean_absolute_percentage_error([(p or 0, m or 1) for p, m in remembered]),
         oom_right=sum(g.predicted_out_of_memory for g in failed),

@@ -31,6 +31,7 @@ class VisionQuestion:
     measured_s: float
     group: str
     notes: tuple[str, ...]
+    samples: int = 1
 
     def predict(self) -> StepTime:
         return step_time(self.job) if isinstance(self.job, TransformerJob) else vision_step_time(self.job)
@@ -125,7 +126,8 @@ def _question(row: dict[str, str]) -> VisionQuestion:
         traced(_plain(name), batch, size, element), machine, gpus, precision, accumulation=accumulation
     )
     group = f"{name} on {gpus} {machine.gpu.name}"
-    return VisionQuestion(job, _seconds(row, batch * gpus * accumulation), group, ())
+    total = batch * gpus * accumulation
+    return VisionQuestion(job, _seconds(row, total), group, (), total)
 
 
 def _plain(name: str) -> str:
@@ -158,4 +160,4 @@ def _bert(
     job = TransformerJob(
         model, machine, layout, total, seq_len, precision, "torch", "fused-softmax", optimizer="lamb"
     )
-    return VisionQuestion(job, _seconds(row, total), f"{name} on {gpus}", tuple(notes))
+    return VisionQuestion(job, _seconds(row, total), f"{name} on {gpus}", tuple(notes), total)
