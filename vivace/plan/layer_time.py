@@ -122,16 +122,32 @@ def _linear(gpu: Gpu, dtype: str, tokens: int, width_out: int, width_in: int) ->
     return forward, backward
 
 
-def _matrices(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, float]:
-    t = shape.tensor
-    pairs = (
-        (max(1, (model.attention_width + 2 * model.kv_width) // t), model.hidden),
-        (model.hidden, max(1, model.attention_width // t)),
-        (max(1, model.ffn * (model.ffn_matrices - 1) // t), model.hidden),
-        (model.hidden, max(1, model.ffn // t)),
+def _linears(model: Transformer, tensor: int) -> tuple[tuple[int, int], ...]:
+    """(outputs, inputs) of the four products of a layer on one rank."""
+    return (
+        (max(1, (model.attention_width + 2 * model.kv_width) // tensor), model.hidden),
+        (model.hidden, max(1, model.attention_width // tensor)),
+        (max(1, model.ffn * (model.ffn_matrices - 1) // tensor), model.hidden),
+        (model.hidden, max(1, model.ffn // tensor)),
     )
+
+
+def _matrices(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, float]:
+    pairs = _linears(model, shape.tensor)
     times = [_linear(gpu, shape.dtype, shape.tokens, out, inp) for out, inp in pairs]
-    return sum(f for f, _ in times), sum(b for _, b in times)
+    forward, backward = sum(f for f, _ in times), sum(b for _, b in times)
+    if shape.dtype == "fp8":
+        casts = _fp8_casts(gpu, shape, pairs)
+        forward, backward = forward + casts[0], backward + casts[1]
+    return forward, backward
+
+
+def _fp8_casts(gpu: Gpu, shape: Shape, pairs: tuple[tuple[int, int], ...]) -> tuple[float, float]:
+    """Inputs, weights and gradients are read in 16 bit and written in 8, once straight and once transposed."""
+    unit = 4.0 * software(shape.software).stream / gpu.stream_rate
+    weights = sum(out * inp for out, inp in pairs)
+    forward = shape.tokens * sum(inp for _, inp in pairs) + weights
+    return unit * forward, unit * shape.tokens * sum(out for out, _ in pairs)
 
 
 def _attention(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, float]:
