@@ -128,6 +128,8 @@ def test_network(text, gb_s):
         ("H200", "h200-sxm"),
         ("1x 4090", "rtx-4090"),
         ("b200", "b200-sxm"),
+        ("H100 PCIe", "h100-pcie-80gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
         ("a100", "a100-sxm4-80gb"),
     ],
 )

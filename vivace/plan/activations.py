@@ -61,7 +61,9 @@ def layer_activations(
     tokens = micro_batch * seq_len / context
     unit = tokens * model.hidden
     masks = 2.0 * unit if model.dropout else 0.0
-    whole = 2 * unit * (activation_bytes + residual_bytes) + masks
+    # Autocast makes a 16-bit copy for every linear layer: five in a block with separate Q, K, V, gate and up.
+    inputs = 5 if model.gated and residual_bytes > activation_bytes else 2
+    whole = unit * (inputs * activation_bytes + 2 * residual_bytes) + masks
     heads_ratio = model.attention_width / model.hidden
     kv_ratio = model.kv_width / model.hidden
     ffn_tensors = (3 if fused else 4) if model.gated else 2

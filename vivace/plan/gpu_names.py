@@ -56,6 +56,8 @@ def gpu_from_words(text: str, memory_gb: float | None = None) -> GpuSpec | None:
     memory = re.search(r"(\d+)\s*gi?b", words)
     wanted = float(memory[1]) if memory else memory_gb
     candidates = [spec for key, spec in _all().items() if re.search(rf"(^|-){product}(-|$)", key)]
+    bus = "pcie" in words
+    candidates = [s for s in candidates if ("pcie" in s.key) == bus] or candidates
     if "hbm2e" in words or "grand teton" in words:
         candidates = [s for s in candidates if "teton" in s.key] or candidates
     else:

@@ -342,7 +342,8 @@ def _question(row: dict[str, str]) -> Question:
         attention = "fused-softmax"
     sequence_parallel = truth(row.get("sp"))
     if sequence_parallel is None:
-        sequence_parallel = software == "megatron-core" and tensor > 1
+        # PyTorch's tensor parallelism and Megatron-Core's split the sequence with it.
+        sequence_parallel = software in ("megatron-core", "torch", "compiled") and tensor > 1
     if zero is None:
         zero = 3 if "fsdp" in row.get("precision", "").lower() else (1 if software == "megatron-core" else 0)
     layout = Layout(
