@@ -49,7 +49,8 @@ def cell(value: object) -> str:
 
 def markdown(grades: list[FileGrade]) -> str:
     lines = [
-        "| file | | rows used | step time MAPE | worst row | memory MAPE | rank correlation | GPU-hours MAPE |",
+        "| file | | rows used | step time MAPE | worst row | memory MAPE | rank correlation "
+        "| GPU-hours MAPE |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for grade in grades:

@@ -145,3 +145,35 @@ def test_budget():
 
 def test_models_are_listed():
     assert {"llama-3-8b", "resnet50"} <= set(ask("models").split())
+
+
+def test_a_cluster_from_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIVACE_CATALOGUE", "")
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        '[cluster.mine]\nname = "Mine"\ngpu = "h200-sxm"\ngpus_per_node = 4\nsources = ["me"]\n'
+        "inter_node_gbits_per_s_per_gpu = 200\n"
+    )
+    plan = Plan.from_json(ask("llama-3-8b", "--cluster", str(path), "--gpus", "8", "--json"))
+    assert (plan.cluster, plan.gpus_per_node, plan.nodes) == ("mine", 4, 2)
+    (tmp_path / "bad.toml").write_text("x = 1")
+    with pytest.raises(UserError, match="NAME"):
+        runner.invoke(
+            plan_app, ["gpt2-124m", "--cluster", str(tmp_path / "bad.toml")], catch_exceptions=False
+        )
+
+
+def test_a_measurement_moves_the_plan(tmp_path):
+    words = ("gpt2-124m", "--gpu", "h200", "--global-batch", "64", "--micro-batch", "64", "--json")
+    plain = Plan.from_json(ask(*words))
+    path = tmp_path / "measurement.json"
+    path.write_text(json.dumps({"step_ms": {"median": 2 * plain.step_ms.estimate}, "batch_size": 64}))
+    moved = Plan.from_json(ask(*words, "--measurement", str(path)))
+    assert moved.step_ms.estimate == pytest.approx(2 * plain.step_ms.estimate, rel=0.05)
+    assert moved.calibrated_with == str(path)
+
+
+def test_scaling_prints_both_curves():
+    text = ask("llama-3.2-1b", "--cluster", "dgx-h100", "--gpus", "32", "--scaling")
+    assert "strong scaling" in text
+    assert "weak scaling" in text

@@ -143,7 +143,7 @@ def _matrices(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, float]
 
 
 def _fp8_casts(gpu: Gpu, shape: Shape, pairs: tuple[tuple[int, int], ...]) -> tuple[float, float]:
-    """Inputs, weights and gradients are read in 16 bit and written in 8, once straight and once transposed."""
+    """Inputs, weights and gradients are read in 16 bit and written in 8, straight and transposed."""
     unit = 4.0 * software(shape.software).stream / gpu.stream_rate
     weights = sum(out * inp for out, inp in pairs)
     forward = shape.tokens * sum(inp for _, inp in pairs) + weights

@@ -18,6 +18,7 @@ from vivace.plan.gpu_names import known_gpu
 from vivace.plan.job import Attention, TransformerJob
 from vivace.plan.layout import Layout, Recompute, check_layout
 from vivace.plan.models import from_config, named_transformer, unknown_model
+from vivace.plan.pipeline import BUBBLE_LEFT
 from vivace.plan.precision import OPTIMIZER_BYTES, Precision, parse_precision
 from vivace.plan.transformer import Transformer
 from vivace.plan.vision import VisionJob, image_model_maker, traced
@@ -32,6 +33,7 @@ __all__ = [
     "vision_job",
 ]
 
+ATTENTIONS = ("flash", "fused-softmax", "eager")
 SHAPE = "the head of vivace/hardware/catalogue.py shows the shape of such a file"
 # Tokens per step that runs of that many parameters use (GPT-3 paper table 2.1; Llama 3: 16M at 405B).
 BATCH_TOKENS = ((1e9, 0.5e6), (2e10, 2e6), (1e11, 4e6), (float("inf"), 16e6))
@@ -164,6 +166,10 @@ def _checked(request: Request) -> None:
         raise UserError(f"--gpus is {request.gpus}; it must be at least 1", hint="use --gpus 1")
     if request.global_batch is not None and request.global_batch < 1:
         raise UserError(f"--global-batch is {request.global_batch}", hint="use --global-batch 1 or more")
+    if request.attention not in ATTENTIONS:
+        raise UserError(
+            f"attention {request.attention!r} is not known", hint=f"one of {', '.join(ATTENTIONS)}"
+        )
     if request.optimizer not in OPTIMIZER_BYTES:
         raise UserError(
             f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZER_BYTES)}"
@@ -199,6 +205,8 @@ def layout_for(
         raise UserError(
             f"ZeRO stage {asked.zero} does not exist", hint=f"use --zero {min(3, max(0, asked.zero))}"
         )
+    if asked.schedule not in BUBBLE_LEFT:
+        raise UserError(f"schedule {asked.schedule!r} is not known", hint=f"one of {', '.join(BUBBLE_LEFT)}")
     if asked.recompute not in ("none", "selective", "full"):
         raise UserError(f"recompute {asked.recompute!r} is not known", hint="none, selective or full")
     return check_layout(asked, model, gpus, per_node, global_batch)

@@ -88,16 +88,24 @@ def _recomputes(job: TransformerJob, base: Layout) -> tuple[str, ...]:
     return ("none", "full") if pointless else RECOMPUTES
 
 
+def _shardings(job: TransformerJob, base: Layout, stages: list[int]) -> list[tuple[int, int]]:
+    """ZeRO stages; full sharding also inside the node only, with replicas across nodes (hybrid)."""
+    inside = job.machine.gpus_per_node // (base.tensor * base.context)
+    hybrid = 3 in stages and 1 < inside < base.data and base.data % inside == 0
+    return [(stage, 0) for stage in stages] + ([(3, inside)] if hybrid else [])
+
+
 def _variants(job: TransformerJob, base: Layout) -> Iterator[Layout]:
     share = job.global_batch // base.data
     stages = [0] if base.data * base.context == 1 else ([1, 3] if base.pipeline == 1 else [1])
-    for zero in stages:
+    for zero, shard in _shardings(job, base, stages):
         for micro in _micro_batches(share):
             for recompute in _recomputes(job, base):
                 for virtual in _virtual_stages(job.model.layers, base.pipeline, share // micro):
                     yield replace(
                         base,
                         zero=zero,
+                        shard_size=shard,
                         micro_batch=micro,
                         recompute=recompute,  # type: ignore[arg-type]
                         virtual_stages=virtual,

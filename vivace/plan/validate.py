@@ -108,7 +108,7 @@ def grade_row(row: dict[str, str]) -> RowGrade:
         group=f"{name}|{job.layout.gpus}|{job.seq_len}|{job.machine.gpu.name}",
         predicted_s=None if failed else seconds,
         measured_s=None if failed or measured is None else measured[0],
-        # Published figures of pipelines are those of rank 0; whether a job fits is decided by its fullest rank.
+        # Published figures of pipelines are rank 0's; whether a job fits is decided by its fullest rank.
         predicted_gib=held.predicted(first_stage_memory(job)) if held else need.total_gib,
         measured_gib=held.gib if held else None,
         ran_out_of_memory=failed,

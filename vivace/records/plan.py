@@ -14,7 +14,7 @@ __all__ = ["Plan", "PlanAlternative", "PlanInterval", "PlanLayout", "PlanRun"]
 
 
 class PlanInterval(Part):
-    """An estimate with the range that eight of ten rows of the published tables fell in."""
+    """An estimate with its range, from the spread of the published tables (vivace/plan/data/energy.toml)."""
 
     estimate: float
     low: float
