@@ -184,39 +184,42 @@ def show_budget(what: str, candidate: Candidate, console: Console) -> None:
 
 def show_grades(grades: list[FileGrade], console: Console) -> None:
     table = Table(title="predictions against published tables")
-    for name in (
-        "file",
-        "",
-        "rows used",
-        "skipped",
-        "time MAPE %",
-        "worst row %",
-        "memory MAPE %",
-        "OOM right",
-        "fits right",
-        "rank",
-    ):
-        table.add_column(name, justify="left" if name in ("file", "") else "right", no_wrap=name == "")
+    table.add_column("file", overflow="fold", min_width=16)
+    for name in ("kind", "rows", "time %", "worst %", "memory %", "OOM", "rank"):
+        table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
     for grade in grades:
-        called, ran = grade.oom_right + grade.oom_wrong, grade.fits_right + grade.fits_wrong
+        called = grade.oom_right + grade.oom_wrong
         table.add_row(
             grade.file,
             "fitted" if grade.fitted else "unseen",
             f"{grade.rows_used}/{grade.rows}",
-            str(sum(grade.skipped.values())),
             _figure(grade.step_time_mape),
             _figure(grade.worst_row_error_pct),
             _figure(grade.memory_mape),
             f"{grade.oom_right}/{called}" if called else "",
-            f"{grade.fits_right}/{ran}" if ran else "",
             _figure(grade.rank_correlation, 2),
         )
     console.print(table)
+    console.print(
+        "[dim]time and memory: mean absolute error; OOM: out-of-memory rows called right; rank: Spearman[/]"
+    )
     for grade in grades:
-        if grade.worst_row:
-            console.print(f"[dim]{grade.file}: worst row {grade.worst_row}[/]")
-        for reason, count in list(grade.skipped.items())[:5]:
-            console.print(f"[dim]{grade.file}: {count} skipped: {reason}[/]")
+        _show_details(grade, console)
+
+
+def _show_details(grade: FileGrade, console: Console) -> None:
+    if grade.worst_row:
+        console.print(f"[dim]{grade.file}: worst row {grade.worst_row}[/]")
+    if grade.fits_wrong:
+        console.print(
+            f"[dim]{grade.file}: {grade.fits_wrong} rows ran although they were called too large[/]"
+        )
+    if grade.gpu_hours_mape is not None:
+        console.print(f"[dim]{grade.file}: GPU-hours of whole runs off by {grade.gpu_hours_mape:.1f} %[/]")
+    for reason, count in list(grade.skipped.items())[:5]:
+        console.print(f"[dim]{grade.file}: {count} skipped: {reason}[/]")
+    if len(grade.skipped) > 5:
+        console.print(f"[dim]{grade.file}: {len(grade.skipped) - 5} more reasons (--rows lists every row)[/]")
 
 
 def _figure(value: float | None, digits: int = 1) -> str:

@@ -100,9 +100,7 @@ def load_catalogue() -> Catalogue:
     catalogue = _built_in()
     for path in user_files():
         catalogue = _read(path, str(path)).over(catalogue)
-    return replace(
-        catalogue, clusters={key: _joined(spec, catalogue) for key, spec in catalogue.clusters.items()}
-    )
+    return replace(catalogue, clusters={key: _joined(spec, catalogue) for key, spec in catalogue.clusters.items()})
 
 
 def user_files() -> list[Path]:
@@ -142,9 +140,7 @@ def _read(path: Path, defined_in: str) -> Catalogue:
             hint = did_you_mean(key, groups) or "entries are [gpu.NAME], [cluster.NAME] and [site.NAME]"
             raise UserError(f"{path}: {key}: unknown key", hint)
     return Catalogue(
-        gpus={
-            name: _gpu(name, table, place, defined_in) for name, table, place in _entries(path, tables, "gpu")
-        },
+        gpus={name: _gpu(name, table, place, defined_in) for name, table, place in _entries(path, tables, "gpu")},
         clusters={
             name: build(ClusterSpec, table, place, {"key": name, "defined_in": defined_in, "site_spec": None})
             for name, table, place in _entries(path, tables, "cluster")
@@ -170,16 +166,12 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise UserError(
-            f"{path} is not valid TOML: {error}", hint="see https://toml.io for the syntax"
-        ) from None
+        raise UserError(f"{path} is not valid TOML: {error}", hint="see https://toml.io for the syntax") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 
 
-def _entries(
-    path: Path, tables: Mapping[str, Any], group: str
-) -> Iterator[tuple[str, dict[str, Any], Place]]:
+def _entries(path: Path, tables: Mapping[str, Any], group: str) -> Iterator[tuple[str, dict[str, Any], Place]]:
     entries = tables.get(group, {})
     if not isinstance(entries, dict):
         raise UserError(f"{path}: {group}: must hold tables", hint=f"write [{group}.NAME], then its keys")
@@ -188,9 +180,7 @@ def _entries(
         if not ENTRY_NAME.fullmatch(name):
             raise place.error("the name", "may hold a-z, 0-9, '-', '.' and '_' only, so that it can be typed")
         if not isinstance(table, dict):
-            raise UserError(
-                f"{path}: [{group}]: {name}: must be a table", hint=f"write [{group}.NAME], then its keys"
-            )
+            raise UserError(f"{path}: [{group}]: {name}: must be a table", hint=f"write [{group}.NAME], then its keys")
         yield name, table, place
 
 
@@ -198,17 +188,13 @@ def _joined(cluster: ClusterSpec, catalogue: Catalogue) -> ClusterSpec:
     """The cluster with its site. What it names may stand in any file, so this comes after all are read."""
     place = Place(cluster.defined_in, f"cluster.{cluster.key}")
     if cluster.gpu not in catalogue.gpus:
-        raise place.error(
-            "gpu", f"no GPU is called {cluster.gpu!r}", did_you_mean(cluster.gpu, catalogue.gpus)
-        )
+        raise place.error("gpu", f"no GPU is called {cluster.gpu!r}", did_you_mean(cluster.gpu, catalogue.gpus))
     if cluster.site is None:
         if cluster.qos:
             raise place.error("qos", "names limits of a site, and no site is given", hint='add site = "…"')
         return cluster
     if cluster.site not in catalogue.sites:
-        raise place.error(
-            "site", f"no site is called {cluster.site!r}", did_you_mean(cluster.site, catalogue.sites)
-        )
+        raise place.error("site", f"no site is called {cluster.site!r}", did_you_mean(cluster.site, catalogue.sites))
     site = catalogue.sites[cluster.site]
     known = [qos.name for qos in site.qos]
     for name in cluster.qos:
@@ -220,9 +206,7 @@ def _joined(cluster: ClusterSpec, catalogue: Catalogue) -> ClusterSpec:
 def _matches(wanted: str, spec: GpuSpec) -> bool:
     # Drivers before 2021 leave "NVIDIA " out, so both sides are compared without it.
     bare = wanted.removeprefix("nvidia ")
-    return any(
-        fnmatch.fnmatchcase(bare, pattern.lower().removeprefix("nvidia ")) for pattern in spec.patterns
-    )
+    return any(fnmatch.fnmatchcase(bare, pattern.lower().removeprefix("nvidia ")) for pattern in spec.patterns)
 
 
 def _unknown(what: str, name: str, known: Mapping[str, object], command: str) -> UserError:

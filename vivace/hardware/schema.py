@@ -42,9 +42,7 @@ def build(cls: type[T], table: Mapping[str, Any], place: Place, given: Mapping[s
     hints = typing.get_type_hints(cls)
     schema = {item.name: item for item in fields(typing.cast(Any, cls))}
     allowed = [name for name in schema if name not in given]
-    values = {
-        key: _checked(value, _hint(hints, allowed, key, place), key, place) for key, value in table.items()
-    }
+    values = {key: _checked(value, _hint(hints, allowed, key, place), key, place) for key, value in table.items()}
     for name in allowed:
         optional = schema[name].default is not MISSING or schema[name].default_factory is not MISSING
         if name not in values and not optional:
@@ -60,9 +58,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 def _hint(hints: Mapping[str, Any], allowed: list[str], key: str, place: Place) -> Any:
     if key not in allowed:
-        raise place.error(
-            key, "unknown key", did_you_mean(key, allowed) or f"known keys: {', '.join(allowed)}"
-        )
+        raise place.error(key, "unknown key", did_you_mean(key, allowed) or f"known keys: {', '.join(allowed)}")
     return hints[key]
 
 
@@ -115,9 +111,7 @@ def _checked_number(value: Any, hint: Any, key: str, place: Place) -> int | floa
         wanted = "a whole number" if hint is int else "a number"
         raise place.error(key, f"must be {wanted}, not {_kind(value)}", hint=f"{key} = {_example(hint)}")
     if not math.isfinite(value) or value <= 0:
-        raise place.error(
-            key, f"must be above zero, not {value}", hint=f"leave {key} out when it is not known"
-        )
+        raise place.error(key, f"must be above zero, not {value}", hint=f"leave {key} out when it is not known")
     return value if hint is int else float(value)
 
 

@@ -216,9 +216,7 @@ def as_table(spec: GpuSpec | ClusterSpec | SiteSpec) -> dict[str, Any]:
 def _without_unknowns(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: _without_unknowns(item)
-            for key, item in value.items()
-            if item is not None and item not in ((), {})
+            key: _without_unknowns(item) for key, item in value.items() if item is not None and item not in ((), {})
         }
     if isinstance(value, list | tuple):
         return [_without_unknowns(item) for item in value]

@@ -59,7 +59,7 @@ PRECISIONS: dict[str, Precision] = {
     "bf16-mixed": Precision("bf16-mixed", "bf16", 2, 4, 4, 2, 4),
     # DeepSpeed: 16-bit weights and gradients, fp32 master and moments: 16 bytes (ZeRO paper).
     "fp16-deepspeed": Precision("fp16-deepspeed", "fp16", 2, 2, 4, 2, 2),
-    "bf16-deepspeed": Precision("bf16-deepspeed", "bf16", 2, 2, 4, 2, 2, accumulation_bytes=4),
+    "bf16-deepspeed": Precision("bf16-deepspeed", "bf16", 2, 2, 4, 2, 4, accumulation_bytes=4),
     "bf16-pure": Precision("bf16-pure", "bf16", 2, 2, 0, 2, 2, state_scale=0.5),
     "fp8-mixed": Precision("fp8-mixed", "fp8", 2, 4, 4, 2, 4),
 }
