@@ -12,6 +12,7 @@ from rich.markup import escape
 from vivace import __version__
 from vivace.cli.hardware import hardware
 from vivace.cli.measure import measure
+from vivace.cli.plan import plan_app
 from vivace.errors import UserError
 
 __all__ = ["app", "main"]
@@ -45,6 +46,7 @@ def root(
 
 app.command("measure")(measure)
 app.command("hardware")(hardware)
+app.add_typer(plan_app, name="plan")
 
 
 def main() -> None:

@@ -1,0 +1,171 @@
+"""``vivace plan`` from the outside: words in, tables, JSON or a sentence with a hint out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from vivace.cli.plan import plan_app
+from vivace.errors import UserError
+from vivace.records.plan import Plan
+
+DATA = Path(__file__).parent.parent / "plan" / "data"
+runner = CliRunner()
+
+
+def ask(*words: str) -> str:
+    result = runner.invoke(plan_app, list(words), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_model_needs_no_sub_command():
+    text = ask("llama-3-8b", "--cluster", "jean-zay-h100", "--gpus", "64", "--tokens", "1e11")
+    assert "H100" in text
+    assert "GPU-hours" in text
+    assert "memory" in text
+
+
+def test_json_is_a_plan_record(tmp_path):
+    path = tmp_path / "plan.json"
+    text = ask("gpt2-124m", "--gpu", "h200", "--global-batch", "64", "--compile", "--json", "--save", str(path))
+    plan = Plan.from_json(text)
+    assert plan == Plan.load(path)
+    assert plan.verdict == "fits"
+    assert any("50,304" in advice for advice in plan.advice)
+    assert plan.step_ms.low < plan.step_ms.estimate < plan.step_ms.high
+
+
+def test_a_given_layout_is_kept():
+    plan = Plan.from_json(
+        ask(
+            "gpt-175b",
+            "--cluster",
+            "dgx-a100",
+            "--gpus",
+            "64",
+            "--tp",
+            "8",
+            "--pp",
+            "8",
+            "--global-batch",
+            "64",
+            "--json",
+        )
+    )
+    assert (plan.layout.tensor, plan.layout.pipeline, plan.layout.data) == (8, 8, 1)
+
+
+def test_an_image_model():
+    plan = Plan.from_json(ask("resnet50", "--gpu", "h200", "--global-batch", "256", "--epochs", "90", "--json"))
+    assert plan.parameters == 25_557_032
+    assert plan.run.samples == 90 * 1_281_167
+
+
+def test_a_transformer_by_its_sizes():
+    plan = Plan.from_json(
+        ask(
+            "mine",
+            "--gpu",
+            "a100",
+            "--layers",
+            "12",
+            "--hidden",
+            "768",
+            "--heads",
+            "12",
+            "--seq-len",
+            "1024",
+            "--vocab",
+            "50257",
+            "--global-batch",
+            "8",
+            "--json",
+        )
+    )
+    assert plan.parameters == 124_439_808
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["llama-3-8b", "--gpu", "h100", "--gpus", "12", "--tp", "8"], "not a multiple", "--gpus 8"),
+        (
+            ["gpt2-124m", "--gpu", "h100", "--gpus", "8", "--global-batch", "-4"],
+            "global-batch is -4",
+            "1 or more",
+        ),
+        (["gpt2-125m", "--gpu", "h100"], "no model is called", "gpt2-124m"),
+        (["gpt2-124m", "--gpu", "h1000"], "no GPU is called", "h100"),
+        (["gpt2-124m"], "neither a cluster nor a GPU", "--cluster"),
+        (["gpt2-124m", "--cluster", "jean-zay-h10"], "no cluster", "jean-zay-h100"),
+        (
+            ["gpt2-124m", "--gpu", "v100", "--precision", "bf16", "--global-batch", "8"],
+            "no units for bf16",
+            "fp16",
+        ),
+        (["gpt2-124m", "--gpu", "h100", "--optimizer", "magic"], "optimizer", "adamw"),
+    ],
+)
+def test_mistakes_get_a_reason_and_a_hint(words, message, hint):
+    with pytest.raises(UserError) as caught:
+        runner.invoke(plan_app, words, catch_exceptions=False)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_validate_prints_json_and_writes_rows(tmp_path):
+    rows = tmp_path / "rows.csv"
+    grades = json.loads(ask("validate", str(DATA / "excerpt_language.csv"), "--json", "--rows", str(rows)))
+    assert grades[0]["rows_used"] == 6
+    assert {"step_time_mape", "memory_mape", "rank_correlation", "worst_row", "skipped", "oom_right"} <= set(grades[0])
+    assert len(rows.read_text().splitlines()) == 10
+
+
+def test_validate_as_a_table():
+    assert "unseen" in ask("validate", str(DATA / "excerpt_language.csv"))
+
+
+def test_budget():
+    data = json.loads(
+        ask("budget", "llama-3.2-1b", "--cluster", "jean-zay-h100", "--gpus", "16", "--days", "30", "--json")
+    )
+    assert data["cheapest"]["gpu_hours"]["estimate"] <= data["shortest"]["gpu_hours"]["estimate"]
+    assert data["largest"]["model"]["layers"] > 0
+
+
+def test_models_are_listed():
+    assert {"llama-3-8b", "resnet50"} <= set(ask("models").split())
+
+
+def test_a_cluster_from_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIVACE_CATALOGUE", "")
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        '[cluster.mine]\nname = "Mine"\ngpu = "h200-sxm"\ngpus_per_node = 4\nsources = ["me"]\n'
+        "inter_node_gbits_per_s_per_gpu = 200\n"
+    )
+    plan = Plan.from_json(ask("llama-3-8b", "--cluster", str(path), "--gpus", "8", "--json"))
+    assert (plan.cluster, plan.gpus_per_node, plan.nodes) == ("mine", 4, 2)
+    (tmp_path / "bad.toml").write_text("x = 1")
+    with pytest.raises(UserError, match="NAME"):
+        runner.invoke(plan_app, ["gpt2-124m", "--cluster", str(tmp_path / "bad.toml")], catch_exceptions=False)
+
+
+def test_a_measurement_moves_the_plan(tmp_path):
+    words = ("gpt2-124m", "--gpu", "h200", "--global-batch", "64", "--micro-batch", "64", "--json")
+    plain = Plan.from_json(ask(*words))
+    path = tmp_path / "measurement.json"
+    path.write_text(json.dumps({"step_ms": {"median": 2 * plain.step_ms.estimate}, "batch_size": 64}))
+    moved = Plan.from_json(ask(*words, "--measurement", str(path)))
+    assert moved.step_ms.estimate == pytest.approx(2 * plain.step_ms.estimate, rel=0.05)
+    assert moved.calibrated_with == str(path)
+
+
+def test_scaling_prints_both_curves():
+    text = ask("llama-3.2-1b", "--cluster", "dgx-h100", "--gpus", "32", "--scaling")
+    assert "strong scaling" in text
+    assert "weak scaling" in text

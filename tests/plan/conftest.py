@@ -1,0 +1,40 @@
+"""Jobs that several tests ask about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from vivace.plan.cluster import Site, machine_for
+from vivace.plan.job import TransformerJob
+from vivace.plan.layout import Layout
+from vivace.plan.models import named_transformer
+from vivace.plan.precision import PRECISIONS
+
+
+@pytest.fixture
+def dgx() -> Site:
+    return machine_for("dgx-a100")
+
+
+@pytest.fixture
+def make_job(dgx):
+    """A job on DGX A100 nodes; keywords replace fields of the job or of its layout."""
+
+    def make(model: str = "gpt-22b", **changes) -> TransformerJob:
+        layout_fields = {key: changes.pop(key) for key in list(changes) if key in Layout.__dataclass_fields__}
+        found = named_transformer(model)
+        job = TransformerJob(
+            model=found,
+            machine=dgx.machine,
+            layout=replace(Layout(), **layout_fields),
+            global_batch=changes.pop("global_batch", 8),
+            seq_len=found.seq_len,
+            precision=PRECISIONS[changes.pop("precision", "fp16-mixed")],
+            software="megatron",
+            attention="fused-softmax",
+        )
+        return replace(job, **changes)
+
+    return make

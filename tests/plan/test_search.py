@@ -1,0 +1,158 @@
+"""The search returns legal layouts that fit, best first; sizing, scaling, budgets and calibration build on
+it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from vivace.errors import UserError
+from vivace.plan.budget import Budget, cheapest_run, gpt_of_size, largest_model, shortest_run
+from vivace.plan.calibration import calibrate_transformer, read_measurement
+from vivace.plan.cluster import machine_for
+from vivace.plan.layout import Layout, check_layout
+from vivace.plan.models import named_transformer
+from vivace.plan.scaling import default_counts, scaling_curve
+from vivace.plan.search import explain, legal_layouts, pareto, search
+from vivace.plan.sizing import round_up, tensor_core_multiple, transformer_advice
+from vivace.plan.step import step_time
+from vivace.plan.whole_run import RunQuestion
+
+
+@pytest.fixture
+def llama(make_job):
+    return make_job("llama-3-8b", global_batch=64, precision="bf16-amp", software="torch", attention="flash")
+
+
+def test_every_layout_is_legal(llama):
+    layouts = list(legal_layouts(llama, 32))
+    assert len(layouts) == len(set(layouts)) > 50
+    for layout in layouts:
+        assert layout.gpus == 32
+        check_layout(layout, llama.model, 32, 8, llama.global_batch)
+
+
+def test_results_fit_and_are_sorted(llama):
+    found = search(llama, 32, keep=20)
+    seconds = [one.seconds for one in found]
+    assert seconds == sorted(seconds)
+    assert all(one.memory_gib <= 0.95 * llama.machine.gpu.memory_gib for one in found)
+
+
+def test_the_runner_up_is_told_why_it_lost(llama):
+    best, second = search(llama, 32, keep=2)
+    assert "% slower" in explain(best, second)
+
+
+def test_the_405b_model_is_laid_out_as_its_authors_did(make_job):
+    """Llama 3 paper, table 4: tensor 8, pipeline 16, 128 replicas on 16,384 GPUs, 400 TFLOP/s each (41 %
+    MFU).
+    """
+    machine = machine_for("dgx-h100").machine
+    job = make_job("llama-3-405b", global_batch=2048, precision="bf16-mixed", software="compiled", attention="flash")
+    best = search(replace(job, machine=machine), 16_384, keep=1)[0]
+    assert (best.job.layout.tensor, best.job.layout.pipeline) == (8, 16)
+    theirs = replace(
+        best.job,
+        layout=Layout(128, 8, 16, 1, 8, True, 1, 0, 1, "none", "interleaved"),
+        software="megatron-core",
+    )
+    flops = 6 * 405e9 * 2048 * 8192 + 12 * 126 * 16384 * 8192 * 2048 * 8192
+    assert flops / step_time(theirs).total / 16_384 / 1e12 == pytest.approx(400, rel=0.10)
+
+
+def test_a_model_that_fits_nowhere_is_refused_with_a_count_that_would(make_job):
+    with pytest.raises(UserError, match="does not fit") as caught:
+        search(make_job("gpt-175b", global_batch=8, precision="bf16-mixed"), 8)
+    assert "--gpus" in caught.value.hint
+
+
+def test_no_member_of_the_pareto_set_beats_another(llama):
+    front = pareto([one for gpus in (8, 16, 32) for one in search(llama, gpus, keep=5)])
+    figures = [(f.seconds_per_sample, f.gpu_seconds_per_sample, f.joules_per_sample) for f in front]
+    assert front
+    for one in figures:
+        assert not any(other != one and all(a <= b for a, b in zip(other, one, strict=True)) for other in figures)
+
+
+def test_scaling_curves(llama):
+    assert default_counts(48, 8) == [8, 16, 32, 48]
+    strong = scaling_curve(llama, [8, 16, 32])
+    weak = scaling_curve(llama, [8, 16, 32], weak=True)
+    assert [point.gpus for point in strong] == [8, 16, 32]
+    assert strong[0].efficiency == 1.0
+    assert strong[-1].best.seconds < strong[0].best.seconds
+    assert weak[-1].best.job.global_batch == 4 * weak[0].best.job.global_batch
+
+
+def test_vocabulary_advice_is_priced(make_job):
+    job = make_job("gpt2-124m", micro_batch=8, precision="bf16-amp", software="compiled", attention="flash")
+    advice = transformer_advice(job)
+    assert str(advice[0]).startswith("vocabulary 50,257 → 50,304")
+    assert advice[0].gain_pct > 3
+    padded = replace(job, model=replace(job.model, vocab=50_304))
+    assert not any("vocabulary" in one.text for one in transformer_advice(padded))
+
+
+def test_multiples_of_the_checklists():
+    assert [tensor_core_multiple(t) for t in ("tf32", "fp16", "int8")] == [(4, 32), (8, 64), (16, 128)]
+    assert round_up(50_257, 64) == 50_304
+
+
+def test_budgets(llama, dgx):
+    question = RunQuestion(1e9 / llama.seq_len, 1e9)
+    short = shortest_run(llama, dgx, 64, question, Budget())
+    cheap = cheapest_run(llama, dgx, 64, question, Budget())
+    assert short.run.days.estimate <= cheap.run.days.estimate
+    assert cheap.run.gpu_hours.estimate <= short.run.gpu_hours.estimate
+    with pytest.raises(UserError, match="budget") as caught:
+        shortest_run(llama, dgx, 64, question, Budget(gpu_hours=0.001))
+    assert "GPU-hours" in caught.value.hint
+
+
+def test_the_largest_model_uses_the_budget(llama, dgx):
+    model, candidate = largest_model(llama, dgx, 64, RunQuestion(1), Budget(days=2))
+    assert candidate.run.days.estimate <= 2
+    larger, _ = largest_model(llama, dgx, 64, RunQuestion(1), Budget(days=8))
+    assert larger.parameters > model.parameters
+
+
+@pytest.mark.parametrize("size", [1e9, 2e10, 3e11])
+def test_a_scaled_model_has_about_the_size_asked_for(size):
+    found = gpt_of_size(size, named_transformer("llama-3-8b"))
+    assert found.parameters == pytest.approx(size, rel=0.35)
+    assert found.hidden % found.heads == 0
+    assert found.heads % found.kv_heads == 0
+
+
+def test_calibration_reproduces_the_measurement(llama, tmp_path):
+    alone = replace(llama, layout=Layout(micro_batch=1), global_batch=1)
+    path = tmp_path / "measurement.json"
+    slow = 1.3 * step_time(alone).total * 1e3
+    path.write_text(
+        json.dumps({"step_ms": {"median": slow + 5}, "batch_size": 1, "phases_ms": {"loader": {"median": 5}}})
+    )
+    job = calibrate_transformer(alone, read_measurement(path))
+    assert job.compute_scale == pytest.approx(1.3)
+    assert job.loader_ms == 5
+    assert step_time(replace(job, loader_ms=0)).compute == pytest.approx(1.3 * step_time(alone).compute)
+
+
+def test_a_measurement_of_something_else_is_refused(llama, tmp_path):
+    path = tmp_path / "measurement.json"
+    path.write_text(json.dumps({"step_ms": {"median": 1e9}, "batch_size": 1}))
+    with pytest.raises(UserError, match="not the same model"):
+        calibrate_transformer(llama, read_measurement(path))
+    path.write_text("{}")
+    with pytest.raises(UserError, match="step_ms"):
+        read_measurement(path)
+
+
+def test_a_slow_loader_is_exposed_only_beyond_the_compute(llama):
+    alone = replace(llama, layout=Layout(micro_batch=1), global_batch=1)
+    busy = step_time(alone).total * 1e3
+    assert step_time(replace(alone, loader_ms=0.5 * busy)).loader == 0
+    assert step_time(replace(alone, loader_ms=busy + 100)).loader == pytest.approx(0.1, rel=0.3)

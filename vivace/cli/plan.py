@@ -1,0 +1,344 @@
+"""``vivace plan``: parse, call ``vivace.plan``, print. No logic of its own.
+
+``plan_app`` is mounted by ``vivace.cli.app``; ``python -m vivace.cli.plan`` works alone. ``vivace plan
+MODEL …`` is the command ``model``, which need not be typed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from vivace.cli.plan_view import show_budget, show_candidates, show_grades, show_plan, show_scaling
+from vivace.errors import UserError
+from vivace.plan.answer import layout_record, plan_transformer, plan_vision
+from vivace.plan.budget import Budget, cheapest_run, largest_model, shortest_run
+from vivace.plan.calibration import calibrate_transformer, calibrate_vision, read_measurement
+from vivace.plan.cluster import Site
+from vivace.plan.models import built_in_names
+from vivace.plan.request import (
+    LayoutRequest,
+    Request,
+    find_model,
+    find_site,
+    transformer_job,
+    vision_job,
+)
+from vivace.plan.scaling import default_counts, scaling_curve
+from vivace.plan.search import explain, pareto, search
+from vivace.plan.sizing import convolution_advice, transformer_advice
+from vivace.plan.transformer import Transformer
+from vivace.plan.validate import grade_file
+from vivace.plan.vision import traced
+from vivace.plan.whole_run import RunQuestion
+from vivace.records.plan import Plan, PlanAlternative
+
+__all__ = ["main", "plan_app"]
+
+
+class _ModelByDefault(TyperGroup):
+    """``vivace plan llama-3-8b`` means ``vivace plan model llama-3-8b``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = ["model", *args]
+        return super().parse_args(ctx, args)
+
+
+plan_app = typer.Typer(
+    cls=_ModelByDefault,
+    no_args_is_help=True,
+    help="Memory, time, energy, cost and the best layout of a training job, before it is queued.",
+)
+
+# A group class that reads argv needs an app with at least two commands: model, budget, models, validate
+# below.
+Text = Annotated[str | None, typer.Option()]
+Whole = Annotated[int | None, typer.Option()]
+Real = Annotated[float | None, typer.Option()]
+
+
+@plan_app.command("model", help="Plan one model on one cluster (the default command).")
+def model_command(
+    model: Annotated[
+        str, typer.Argument(help="a built-in name, config.json, file.py:function, or a name for --layers …")
+    ],
+    cluster: Annotated[str | None, typer.Option(help="a cluster of the catalogue")] = None,
+    gpu: Annotated[str | None, typer.Option(help="a GPU, when no cluster is given")] = None,
+    gpus: Annotated[int, typer.Option(help="number of GPUs")] = 1,
+    gpus_per_node: int = 8,
+    global_batch: Annotated[int | None, typer.Option(help="sequences or images per step over all GPUs")] = None,
+    seq_len: Whole = None,
+    image_size: int = 224,
+    precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp8, tf32, fp32, bf16-pure, …")] = None,
+    optimizer: str = "adamw",
+    attention: Annotated[str, typer.Option(help="flash, fused-softmax or eager")] = "flash",
+    compile: Annotated[bool, typer.Option("--compile/--no-compile")] = False,
+    tp: Annotated[int | None, typer.Option(help="tensor parallel")] = None,
+    pp: Annotated[int | None, typer.Option(help="pipeline parallel")] = None,
+    cp: Annotated[int | None, typer.Option(help="context parallel")] = None,
+    virtual_stages: Whole = None,
+    schedule: Annotated[str | None, typer.Option(help="1f1b, interleaved, gpipe, zb1p or zbv")] = None,
+    sp: Annotated[bool | None, typer.Option("--sp/--no-sp", help="sequence parallel")] = None,
+    zero: Annotated[int | None, typer.Option(help="0 to 3; 3 is FSDP full shard")] = None,
+    shard_size: Annotated[int | None, typer.Option(help="ranks per shard group (hybrid)")] = None,
+    micro_batch: Whole = None,
+    recompute: Annotated[str | None, typer.Option(help="none, selective or full")] = None,
+    do_search: Annotated[bool, typer.Option("--search", help="find the best layout")] = False,
+    keep: Annotated[int, typer.Option(help="layouts to show")] = 5,
+    scaling: Annotated[bool, typer.Option(help="strong and weak scaling curves up to --gpus")] = False,
+    tokens: Annotated[str | None, typer.Option(help="tokens of the whole training, such as 1e12 or 366e9")] = None,
+    epochs: Real = None,
+    dataset_size: Annotated[float | None, typer.Option(help="samples of one epoch (ImageNet when omitted)")] = None,
+    price: Annotated[float | None, typer.Option(help="price of a GPU-hour")] = None,
+    currency: str = "EUR",
+    grid: Annotated[str, typer.Option(help="country of the grid, or g CO2 per kWh")] = "fr",
+    pue: Real = None,
+    qos: Text = None,
+    measurement: Annotated[Path | None, typer.Option(help="measurement.json of this model on one GPU")] = None,
+    layers: Whole = None,
+    hidden: Whole = None,
+    heads: Whole = None,
+    kv_heads: Whole = None,
+    ffn: Whole = None,
+    vocab: Whole = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the Plan record")] = False,
+    save: Annotated[Path | None, typer.Option(help="write the Plan record")] = None,
+) -> None:
+    values = {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "ffn": ffn,
+        "vocab": vocab,
+    }
+    sizes = {name: value for name, value in values.items() if value is not None}
+    layout = LayoutRequest(tp, pp, cp, virtual_stages, sp, zero, shard_size, micro_batch, recompute, schedule)
+    request = Request(
+        model,
+        cluster,
+        gpu,
+        gpus,
+        gpus_per_node,
+        global_batch,
+        seq_len,
+        image_size,
+        precision,
+        optimizer,
+        attention,
+        compile,
+        layout,
+        sizes,
+    )
+    question = _question(tokens, epochs, dataset_size, price, currency, grid, pue, qos)
+    console = Console(stderr=as_json)
+    site = find_site(request)
+    found = find_model(request)
+    if isinstance(found, Transformer):
+        plan = _plan_transformer(request, found, site, question, measurement, do_search, keep, scaling, console)
+    else:
+        plan = _plan_vision(request, found, site, question, measurement)
+    if save is not None:
+        plan.save(save)
+    if as_json:
+        print(plan.to_json(), end="")
+    else:
+        show_plan(plan, console)
+
+
+IMAGENET = 1_281_167
+
+
+def _question(
+    tokens: str | None,
+    epochs: float | None,
+    dataset_size: float | None,
+    price: float | None,
+    currency: str,
+    grid: str,
+    pue: float | None,
+    qos: str | None,
+) -> RunQuestion | None:
+    if tokens is None and epochs is None:
+        return None
+    amount = _amount(tokens) if tokens else None
+    samples = (epochs or 0.0) * (dataset_size or IMAGENET)
+    return RunQuestion(samples, amount, price, currency, grid, pue, qos)
+
+
+def _amount(text: str) -> float:
+    from vivace.plan.words import number
+
+    value = number(text)
+    if value is None or value <= 0:
+        raise UserError(f"--tokens {text!r} is not a number of tokens", hint="write 1e12, 300B or 15T")
+    return value
+
+
+def _plan_transformer(
+    request: Request,
+    model: Transformer,
+    site: Site,
+    question: RunQuestion | None,
+    measurement: Path | None,
+    do_search: bool,
+    keep: int,
+    scaling: bool,
+    console: Console,
+) -> Plan:
+    job, notes = transformer_job(request, model, site)
+    source = None
+    if measurement is not None:
+        job, source = calibrate_transformer(job, read_measurement(measurement)), str(measurement)
+    others: tuple[PlanAlternative, ...] = ()
+    asked = job
+    if do_search or not request.layout.given:
+        found = search(job, request.gpus, keep)
+        job = found[0].job
+        others = tuple(
+            PlanAlternative(
+                layout=layout_record(one.job.layout, one.job.micro_batches),
+                step_ms=one.seconds * 1e3,
+                memory_gib=one.memory_gib,
+                why=explain(found[0], one),
+            )
+            for one in found[1:]
+        )
+        notes = (*notes, "layout found by search")
+    if scaling:
+        counts = default_counts(request.gpus, site.machine.gpus_per_node)
+        strong, weak = scaling_curve(asked, counts), scaling_curve(asked, counts, weak=True)
+        show_scaling(strong, "strong scaling: the batch stays", console)
+        show_scaling(weak, "weak scaling: the batch per GPU stays", console)
+        show_candidates(pareto([point.best for point in strong]), console)
+    plan = plan_transformer(job, site, question, notes, source)
+    return plan.model_copy(
+        update={"alternatives": others, "advice": tuple(str(one) for one in transformer_advice(job))}
+    )
+
+
+def _plan_vision(
+    request: Request, name: str, site: Site, question: RunQuestion | None, measurement: Path | None
+) -> Plan:
+    job, notes = vision_job(request, name, site)
+    source = None
+    if measurement is not None:
+        measured = read_measurement(measurement)
+        element = int(job.precision.activation_bytes)
+        alone = replace(
+            job, model=traced(name, measured.batch_size, request.image_size, element), gpus=1, accumulation=1
+        )
+        job, source = calibrate_vision(job, alone, measured), str(measurement)
+    plan = plan_vision(job, site, request.image_size, question, notes, source)
+    advice = convolution_advice(job.model, job.precision.compute)
+    return plan.model_copy(update={"advice": tuple(str(one) for one in advice)})
+
+
+@plan_app.command("budget", help="Backwards: the largest model, the shortest or the cheapest run within limits.")
+def budget_command(
+    model: Annotated[str, typer.Argument(help="the model, or the one to scale")],
+    cluster: Text = None,
+    gpu: Text = None,
+    gpus: Annotated[int, typer.Option(help="GPUs at most")] = 8,
+    tokens: Annotated[str | None, typer.Option(help="tokens to train on (20 per parameter when omitted)")] = None,
+    days: Real = None,
+    gpu_hours: Real = None,
+    energy_mwh: Real = None,
+    cost: Real = None,
+    price: Real = None,
+    global_batch: Whole = None,
+    seq_len: Whole = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    request = Request(model, cluster, gpu, gpus, global_batch=global_batch, seq_len=seq_len, compile=True)
+    site, found = find_site(request), find_model(request)
+    if not isinstance(found, Transformer):
+        raise UserError(
+            f"{model} is an image model; budgets are for transformers", hint="use vivace plan MODEL --epochs"
+        )
+    job, _ = transformer_job(request, found, site)
+    amount = _amount(tokens) if tokens else 20.0 * found.parameters
+    question = RunQuestion(amount / found.seq_len, amount, price)
+    budget = Budget(days, gpu_hours, energy_mwh, cost)
+    shortest = shortest_run(job, site, gpus, question, budget)
+    cheapest = cheapest_run(job, site, gpus, question, budget)
+    scaled, largest = largest_model(job, site, gpus, question, budget) if budget != Budget() else (found, shortest)
+    if as_json:
+        rows = {"shortest": shortest, "cheapest": cheapest, "largest": largest}
+        data: dict[str, Any] = {name: {"gpus": c.gpus, **c.run.model_dump()} for name, c in rows.items()}
+        data["largest"]["model"] = asdict(scaled)
+        print(json.dumps(data, indent=2))
+        return
+    console = Console()
+    show_budget("shortest", shortest, console)
+    show_budget("cheapest", cheapest, console)
+    show_budget(f"largest compute-optimal model ({scaled.name})", largest, console)
+
+
+@plan_app.command("models", help="List the built-in models.")
+def models_command() -> None:
+    from vivace.plan.zoo import known_image_models
+
+    print("\n".join([*built_in_names(), *known_image_models()]))
+
+
+@plan_app.command("validate", help="Grade the planner on published tables (CSV).")
+def validate_command(
+    files: Annotated[list[Path], typer.Argument(help="tables in the 42-column schema, or simpler vision tables")],
+    as_json: Annotated[bool, typer.Option("--json", help="print the grades as JSON")] = False,
+    rows: Annotated[Path | None, typer.Option(help="write predicted and measured of every row (CSV)")] = None,
+) -> None:
+    grades = [grade_file(path) for path in files]
+    if rows is not None:
+        _write_rows(rows, grades)
+    if as_json:
+        print(json.dumps([grade.as_json() for grade in grades], indent=2))
+    else:
+        show_grades(grades, Console())
+
+
+def _write_rows(path: Path, grades: list[Any]) -> None:
+    columns = (
+        "file",
+        "row_id",
+        "model",
+        "layout",
+        "predicted_s",
+        "measured_s",
+        "time_error_pct",
+        "predicted_gib",
+        "measured_gib",
+        "ran_out_of_memory",
+        "predicted_out_of_memory",
+        "skipped",
+        "notes",
+    )
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for grade in grades:
+            for row in grade.grades:
+                values = [getattr(row, name) for name in columns[1:-1]]
+                writer.writerow([grade.file, *("" if v is None else v for v in values), "; ".join(row.notes)])
+
+
+def main() -> None:
+    """For ``python -m vivace.cli.plan``: a user's error is a sentence and a hint, not a traceback."""
+    try:
+        plan_app()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Memory of the most loaded GPU, part by part, at the moment of its peak.
+
+States (parameters, gradients, optimizer), activations, buffers, allocator reserve and CUDA context. The
+parts add up to the whole. Touches nothing; called by the CLI, the search and ``validate``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from vivace.plan.activations import LayerActivations, layer_activations, logits_bytes
+from vivace.plan.constants import constants
+from vivace.plan.job import TransformerJob
+from vivace.plan.pipeline import Stages, in_flight, split_layers
+from vivace.plan.precision import OPTIMIZER_BYTES
+
+__all__ = ["GIB", "Memory", "States", "first_stage_memory", "memory", "state_bytes", "verdict"]
+
+GIB = 2.0**30
+MEGATRON = ("megatron", "megatron-core", "deepspeed")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """GiB (2^30 bytes) of the most loaded rank."""
+
+    parameters_gib: float
+    gradients_gib: float
+    optimizer_gib: float
+    activations_gib: float
+    logits_gib: float
+    recompute_buffer_gib: float
+    """The layer that is being recomputed, or whose backward is running."""
+    communication_gib: float
+    unsharded_gib: float
+    """Gathered units of fully sharded training."""
+    temporary_gib: float
+    reserve_gib: float
+    """What the caching allocator holds beyond the tensors."""
+    context_gib: float
+
+    @property
+    def total_gib(self) -> float:
+        """What nvidia-smi shows."""
+        return sum(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def reserved_gib(self) -> float:
+        """What torch.cuda.max_memory_reserved shows."""
+        return self.total_gib - self.context_gib
+
+    @property
+    def allocated_gib(self) -> float:
+        return self.reserved_gib - self.reserve_gib
+
+    def parts(self) -> dict[str, float]:
+        return {field.name.removesuffix("_gib"): getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class States:
+    """Bytes of model states on one rank."""
+
+    parameters: float
+    gradients: float
+    optimizer: float
+
+    @property
+    def total(self) -> float:
+        return self.parameters + self.gradients + self.optimizer
+
+
+def state_bytes(job: TransformerJob, rank_parameters: float) -> States:
+    """Weights, gradients and optimizer states; ZeRO cuts the optimizer (1), gradients (2), parameters (3)."""
+    precision, layout = job.precision, job.layout
+    optimizer = precision.master_bytes + OPTIMIZER_BYTES[job.optimizer] * precision.state_scale
+    shards = layout.shards
+    return States(
+        parameters=rank_parameters * precision.weight_bytes / (shards if layout.zero >= 3 else 1),
+        gradients=rank_parameters
+        * (precision.gradient_bytes + precision.accumulation_bytes)
+        / (shards if layout.zero >= 2 else 1),
+        optimizer=rank_parameters * optimizer / (shards if layout.zero >= 1 else 1),
+    )
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What one pipeline stage holds."""
+
+    layers: int
+    parameters: float
+    held: float
+    """Micro-batches in flight."""
+    head: bool
+
+
+def _stages(job: TransformerJob) -> list[_Stage]:
+    model, layout = job.model, job.layout
+    split: Stages = split_layers(model.layers, layout.pipeline)
+    count = job.micro_batches
+    if split.count == 1:
+        total = model.parameters
+        return [_Stage(split.first, total / layout.tensor, 1.0, True)]
+    embedding, last_matrix = model.embedding_parameters, model.vocab * model.hidden
+    first = (split.first * model.layer_parameters + embedding) / layout.tensor
+    last = (split.last * model.layer_parameters + last_matrix) / layout.tensor
+    held = in_flight(layout, count)
+    held_last = held / min(layout.pipeline, count) if layout.virtual_stages == 1 else held / layout.pipeline
+    middle = split.middle * model.layer_parameters / layout.tensor
+    held_second = held * (layout.pipeline - 1) / layout.pipeline
+    return [
+        _Stage(split.first, first, held, False),
+        _Stage(split.middle, middle, held_second, False),
+        _Stage(split.last, last, max(1.0, held_last), True),
+    ]
+
+
+def _layer(job: TransformerJob) -> LayerActivations:
+    layout = job.layout
+    return layer_activations(
+        job.model,
+        layout.micro_batch,
+        job.seq_len,
+        tensor=layout.tensor,
+        context=layout.context,
+        sequence_parallel=layout.sequence_parallel,
+        attention=job.attention,
+        activation_bytes=job.precision.activation_bytes,
+        # Under autocast norms and the residual stream stay fp32.
+        residual_bytes=4.0 if job.precision.cast_bytes else job.precision.activation_bytes,
+        fused=job.software not in ("torch", "composer"),
+    )
+
+
+def _kept(job: TransformerJob, layer: LayerActivations) -> float:
+    """Bytes per layer until its backward. Operator-level selection in plain PyTorch keeps every other
+    product.
+    """
+    if job.layout.recompute == "selective" and job.attention == "flash" and job.software not in MEGATRON:
+        return layer.block_input + constants("memory")["selective_share"] * (layer.total - layer.block_input)
+    return layer.kept(job.layout.recompute)
+
+
+def _unsharded(job: TransformerJob) -> float:
+    """Fully sharded: two gathered units, the gradients of one and their reduction buffer, and the root."""
+    layout, model, precision = job.layout, job.model, job.precision
+    if layout.zero < 3 or layout.shards == 1:
+        return 0.0
+    unit = model.layer_parameters / layout.tensor
+    root = (model.embedding_parameters + model.head_parameters) / layout.tensor
+    wide = min(2.0, precision.activation_bytes)
+    return unit * (2 * wide + wide + precision.reduce_bytes) + root * 2 * wide
+
+
+def _communication(job: TransformerJob, rank_parameters: float) -> float:
+    """Buckets of the gradient sum, and NCCL's own buffers per group."""
+    layout, values = job.layout, constants("memory")
+    groups = sum(size > 1 for size in (layout.tensor, layout.pipeline, layout.context, layout.data))
+    buffers = groups * values["nccl_gib_per_group"] * GIB
+    if job.software == "deepspeed" and layout.zero >= 1:
+        # Flat copies of gradients, and the reduce bucket of 5e8 elements that exists whatever the model's
+        # size.
+        # With fp32 accumulation the wide copy is already counted among the gradients.
+        copy = values["deepspeed_copy_bytes"] / (2 if job.precision.accumulation_bytes else 1)
+        buffers += rank_parameters * copy + 5e8 * 2
+    elif layout.data > 1 and layout.zero == 0 and job.software in ("torch", "compiled"):
+        buffers += rank_parameters * job.precision.gradient_bytes * values["ddp_bucket_share"]
+    return buffers
+
+
+def _moment(job: TransformerJob, stage: _Stage, layer: LayerActivations, moment: str) -> Memory:
+    """The parts on one stage at the ``loss``, at the first layer of ``backward``, or at its ``end``."""
+    values, layout = constants("memory"), job.layout
+    states = state_bytes(job, stage.parameters)
+    persistent = job.software in MEGATRON or job.micro_batches > 1 or layout.zero >= 2
+    gradients = states.gradients if persistent or moment == "end" else 0.0
+    tokens = layout.micro_batch * job.seq_len / layout.context
+    activations = stage.layers * _kept(job, layer) * stage.held
+    if moment == "end" and stage.held <= 1:
+        activations = _kept(job, layer)  # the later layers' are gone
+    activations += tokens * job.model.hidden * job.precision.activation_bytes * (2 if stage.head else 1)
+    once = layer.total * (1.0 if layout.recompute == "full" else values["backward_share"])
+    working = once if moment != "loss" else 0.0
+    all_logits = _logits(job, tokens) if stage.head else 0.0
+    logits = all_logits if moment == "loss" else 0.0
+    # The allocator keeps the blocks of the loss when the backward pass starts, and can reuse only part of
+    # them.
+    kept = values["fragmentation"] * min(once, all_logits)
+    temporary = _optimizer_temporary(job, stage) if moment == "end" else 0.0
+    cast = stage.parameters * job.precision.cast_bytes if layout.zero < 3 and moment != "end" else 0.0
+    unsharded = _unsharded(job)
+    dynamic = activations + working + logits + unsharded + temporary
+    reserve = values["reserve_share"] * dynamic + values["reserve_gib"] * GIB + kept
+    return Memory(
+        parameters_gib=(states.parameters + cast) / GIB,
+        gradients_gib=gradients / GIB,
+        optimizer_gib=states.optimizer / GIB,
+        activations_gib=activations / GIB,
+        logits_gib=logits / GIB,
+        recompute_buffer_gib=working / GIB,
+        communication_gib=_communication(job, stage.parameters) / GIB,
+        unsharded_gib=unsharded / GIB,
+        temporary_gib=temporary / GIB,
+        reserve_gib=reserve / GIB,
+        context_gib=job.machine.gpu.context_gib,
+    )
+
+
+def _logits(job: TransformerJob, tokens: float) -> float:
+    wide = constants("memory")["logit_fp32_bytes"][job.software]
+    return logits_bytes(job.model, tokens, job.layout.tensor, job.precision.activation_bytes, wide)
+
+
+def _optimizer_temporary(job: TransformerJob, stage: _Stage) -> float:
+    """Adam over lists of tensors (PyTorch's default, not fused) makes one fp32 temporary per parameter."""
+    fused = job.fused_optimizer or job.software not in ("torch", "composer")
+    if fused or not job.optimizer.startswith("adam"):
+        return 0.0
+    shards = job.layout.shards if job.layout.zero >= 1 else 1
+    return stage.parameters * 4 / shards
+
+
+def first_stage_memory(job: TransformerJob) -> Memory:
+    """The peak of the first pipeline stage: what rank 0 prints, and what most published figures are."""
+    layer = _layer(job)
+    moments = [_moment(job, _stages(job)[0], layer, when) for when in ("loss", "backward", "end")]
+    return max(moments, key=lambda moment: moment.total_gib)
+
+
+def memory(job: TransformerJob) -> Memory:
+    """The peak: the worst stage at its worst moment."""
+    layer = _layer(job)
+    moments = [_moment(job, stage, layer, when) for stage in _stages(job) for when in ("loss", "backward", "end")]
+    return max(moments, key=lambda moment: moment.total_gib)
+
+
+def verdict(needed_gib: float, available_gib: float) -> str:
+    """``fits``, ``tight`` (more than 92 %: allocation retries and a longer sequence can break it) or
+    ``does not fit``.
+    """
+    if needed_gib > available_gib:
+        return "does not fit"
+    return "tight" if needed_gib > 0.92 * available_gib else "fits"

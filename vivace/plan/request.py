@@ -1,0 +1,251 @@
+"""What a person asked for, turned into a job: model by name, sizes, config or file; cluster or GPU; batch and
+layout.
+
+Fills what was left open with stated defaults, each listed as an assumption. Called by the CLI only.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from vivace.errors import UserError
+from vivace.plan.cluster import Site, machine_for, machine_from_gpu
+from vivace.plan.gpu_names import known_gpu
+from vivace.plan.job import Attention, TransformerJob
+from vivace.plan.layout import Layout, Recompute, check_layout
+from vivace.plan.models import from_config, named_transformer, unknown_model
+from vivace.plan.pipeline import BUBBLE_LEFT
+from vivace.plan.precision import OPTIMIZER_BYTES, Precision, parse_precision
+from vivace.plan.transformer import Transformer
+from vivace.plan.vision import VisionJob, image_model_maker, traced
+
+__all__ = [
+    "LayoutRequest",
+    "Request",
+    "find_model",
+    "find_site",
+    "layout_for",
+    "transformer_job",
+    "vision_job",
+]
+
+ATTENTIONS = ("flash", "fused-softmax", "eager")
+SHAPE = "the head of vivace/hardware/catalogue.py shows the shape of such a file"
+# Tokens per step that runs of that many parameters use (GPT-3 paper table 2.1; Llama 3: 16M at 405B).
+BATCH_TOKENS = ((1e9, 0.5e6), (2e10, 2e6), (1e11, 4e6), (float("inf"), 16e6))
+
+
+@dataclass(frozen=True)
+class LayoutRequest:
+    tensor: int | None = None
+    pipeline: int | None = None
+    context: int | None = None
+    virtual_stages: int | None = None
+    sequence_parallel: bool | None = None
+    zero: int | None = None
+    shard_size: int | None = None
+    micro_batch: int | None = None
+    recompute: str | None = None
+    schedule: str | None = None
+
+    @property
+    def given(self) -> bool:
+        return any(value is not None for value in vars(self).values())
+
+
+@dataclass(frozen=True)
+class Request:
+    model: str
+    cluster: str | None = None
+    gpu: str | None = None
+    gpus: int = 1
+    gpus_per_node: int = 8
+    global_batch: int | None = None
+    seq_len: int | None = None
+    image_size: int = 224
+    precision: str | None = None
+    optimizer: str = "adamw"
+    attention: str = "flash"
+    compile: bool = False
+    layout: LayoutRequest = field(default_factory=LayoutRequest)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+def find_model(request: Request) -> Transformer | str:
+    """A transformer, or the name of an image model."""
+    if request.sizes:
+        return _from_sizes(request)
+    if request.model.endswith(".json") or Path(request.model, "config.json").is_file():
+        path = Path(request.model)
+        return from_config(path / "config.json" if path.is_dir() else path, request.seq_len)
+    named = named_transformer(request.model)
+    if named is not None:
+        return replace(named, seq_len=request.seq_len) if request.seq_len else named
+    if image_model_maker(request.model, request.image_size) is not None:
+        return request.model
+    from vivace.plan.zoo import known_image_models
+
+    raise unknown_model(request.model, known_image_models())
+
+
+def _from_sizes(request: Request) -> Transformer:
+    sizes = dict(request.sizes)
+    for name in ("layers", "hidden", "heads"):
+        if name not in sizes:
+            raise UserError(
+                f"a transformer by its sizes needs --{name}", hint="--layers, --hidden and --heads are needed"
+            )
+    for name, value in sizes.items():
+        if value < 1:
+            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1", hint="use 1 or more")
+    gated = bool(sizes.get("ffn")) and sizes["ffn"] < 4 * sizes["hidden"] and "kv_heads" in sizes
+    return Transformer(
+        name=request.model,
+        layers=sizes["layers"],
+        hidden=sizes["hidden"],
+        heads=sizes["heads"],
+        kv_heads=sizes.get("kv_heads", sizes["heads"]),
+        ffn=sizes.get("ffn", 4 * sizes["hidden"]),
+        vocab=sizes.get("vocab", 50_304),
+        seq_len=request.seq_len or 2048,
+        gated=gated,
+        biases=not gated,
+        positions="rotary" if gated else "learned",
+        dropout=not gated,
+    )
+
+
+def find_site(request: Request) -> Site:
+    if request.cluster and request.cluster.endswith(".toml"):
+        return machine_for(_cluster_of_file(Path(request.cluster)))
+    if request.cluster:
+        return machine_for(request.cluster)
+    if not request.gpu:
+        raise UserError("neither a cluster nor a GPU is given", hint="use --cluster NAME or --gpu NAME")
+    return machine_from_gpu(known_gpu(request.gpu), min(request.gpus_per_node, max(1, request.gpus)))
+
+
+def _cluster_of_file(path: Path) -> str:
+    """The first ``[cluster.NAME]`` of a user's file, which joins the catalogue for the rest of this
+    process.
+    """
+    try:
+        names = list(tomllib.loads(path.read_text(encoding="utf-8")).get("cluster", {}))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}", hint="see the head of vivace/hardware/catalogue.py"
+        ) from None
+    if not names:
+        raise UserError(f"{path} has no [cluster.NAME] entry", hint="see the head of vivace/hardware/catalogue.py")
+    listed = os.environ.get("VIVACE_CATALOGUE", "")
+    os.environ["VIVACE_CATALOGUE"] = f"{path}{os.pathsep}{listed}" if listed else str(path)
+    return str(names[0])
+
+
+def _precision(request: Request, site: Site, framework: str) -> Precision:
+    gpu = site.machine.gpu
+    default = "bf16" if gpu.supports("bf16") else "fp16"
+    precision = parse_precision(request.precision or default, framework=framework, gpu_has_bf16=gpu.supports("bf16"))
+    if not gpu.supports(precision.compute):
+        raise UserError(f"{gpu.name} has no units for {precision.compute}", hint=f"use --precision {default}")
+    return precision
+
+
+def _checked(request: Request) -> None:
+    if request.gpus < 1:
+        raise UserError(f"--gpus is {request.gpus}; it must be at least 1", hint="use --gpus 1")
+    if request.global_batch is not None and request.global_batch < 1:
+        raise UserError(f"--global-batch is {request.global_batch}", hint="use --global-batch 1 or more")
+    if request.attention not in ATTENTIONS:
+        raise UserError(f"attention {request.attention!r} is not known", hint=f"one of {', '.join(ATTENTIONS)}")
+    if request.optimizer not in OPTIMIZER_BYTES:
+        raise UserError(f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZER_BYTES)}")
+
+
+def default_global_batch(model: Transformer, gpus: int) -> int:
+    """Sequences per step: the usual tokens for that size, rounded to a multiple of the GPUs."""
+    tokens = next(tokens for limit, tokens in BATCH_TOKENS if model.parameters < limit)
+    sequences = max(1, round(tokens / model.seq_len))
+    return max(gpus, round(sequences / gpus) * gpus)
+
+
+def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: int, global_batch: int) -> Layout:
+    """The asked layout, checked; open fields take what people use with the given ones."""
+    tensor, pipeline, context = request.tensor or 1, request.pipeline or 1, request.context or 1
+    asked = Layout(
+        data=1,
+        tensor=request.tensor if request.tensor is not None else 1,
+        pipeline=request.pipeline if request.pipeline is not None else 1,
+        context=request.context if request.context is not None else 1,
+        virtual_stages=request.virtual_stages if request.virtual_stages is not None else 1,
+        sequence_parallel=tensor > 1 if request.sequence_parallel is None else request.sequence_parallel,
+        zero=request.zero if request.zero is not None else (1 if tensor * pipeline * context > 1 else 0),
+        shard_size=request.shard_size or 0,
+        micro_batch=request.micro_batch if request.micro_batch is not None else 1,
+        recompute=cast(Recompute, request.recompute or "none"),
+        schedule=request.schedule or ("interleaved" if (request.virtual_stages or 1) > 1 else "1f1b"),  # type: ignore[arg-type]
+    )
+    if asked.zero not in (0, 1, 2, 3):
+        raise UserError(f"ZeRO stage {asked.zero} does not exist", hint=f"use --zero {min(3, max(0, asked.zero))}")
+    if asked.schedule not in BUBBLE_LEFT:
+        raise UserError(f"schedule {asked.schedule!r} is not known", hint=f"one of {', '.join(BUBBLE_LEFT)}")
+    if asked.recompute not in ("none", "selective", "full"):
+        raise UserError(f"recompute {asked.recompute!r} is not known", hint="none, selective or full")
+    return check_layout(asked, model, gpus, per_node, global_batch)
+
+
+def transformer_job(request: Request, model: Transformer, site: Site) -> tuple[TransformerJob, tuple[str, ...]]:
+    """The job with the asked layout (or a plain one, for the search to replace), and what was assumed."""
+    _checked(request)
+    notes = []
+    batch = request.global_batch
+    if batch is None:
+        batch = default_global_batch(model, request.gpus)
+        notes.append(f"global batch {batch} sequences ({batch * model.seq_len / 1e6:.1f}M tokens), usual for this size")
+    parallel = (request.layout.tensor or 1) * (request.layout.pipeline or 1) > 1
+    software = "megatron-core" if parallel else ("compiled" if request.compile else "torch")
+    framework = "fsdp" if request.layout.zero == 3 else ("megatron" if parallel else "torch")
+    precision = _precision(request, site, framework)
+    layout = Layout()
+    if request.layout.given:
+        layout = layout_for(request.layout, model, request.gpus, site.machine.gpus_per_node, batch)
+    attention = cast(Attention, request.attention)
+    job = TransformerJob(
+        model, site.machine, layout, batch, model.seq_len, precision, software, attention, request.optimizer
+    )
+    return job, tuple(notes)
+
+
+def vision_job(request: Request, name: str, site: Site) -> tuple[VisionJob, tuple[str, ...]]:
+    """Data parallel; the batch of a GPU is the global batch over the GPUs (256 each when it is not given)."""
+    _checked(request)
+    notes = []
+    precision = _precision(request, site, "torch")
+    total = request.global_batch
+    if total is None:
+        total = 256 * request.gpus
+        notes.append("256 images per GPU")
+    if total % request.gpus:
+        better = max(request.gpus, round(total / request.gpus) * request.gpus)
+        raise UserError(
+            f"global batch {total} is not a multiple of {request.gpus} GPUs",
+            hint=f"use --global-batch {better}",
+        )
+    per_gpu = total // request.gpus
+    micro = request.layout.micro_batch or per_gpu
+    if per_gpu % micro:
+        raise UserError(
+            f"micro batch {micro} does not divide {per_gpu} images per GPU",
+            hint=f"use --micro-batch {per_gpu}",
+        )
+    model = traced(name, micro, request.image_size, int(precision.activation_bytes))
+    optimizer = "sgd" if request.optimizer == "adamw" else request.optimizer
+    if optimizer != request.optimizer:
+        notes.append("optimizer SGD with momentum, usual for image models")
+    software = "compiled" if request.compile else "torch"
+    job = VisionJob(model, site.machine, request.gpus, precision, software, optimizer, accumulation=per_gpu // micro)
+    return job, tuple(notes)

@@ -1,0 +1,98 @@
+"""What a transformer is to the planner: its sizes, and the parameters that follow from them.
+
+Pure arithmetic; touches nothing. Called by every other module of ``vivace.plan``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+__all__ = ["Positions", "Transformer"]
+
+Positions = Literal["learned", "rotary", "alibi"]
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """A decoder (or encoder) stack of equal layers. Sizes are counts, never bytes."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocab: int
+    seq_len: int
+    gated: bool = False
+    """SwiGLU or GeGLU: three matrices of hidden x ffn instead of two."""
+    biases: bool = True
+    tied: bool = True
+    """The output layer shares the embedding's weights."""
+    positions: Positions = "learned"
+    dropout: bool = True
+    causal: bool = True
+    head_dim_given: int = 0
+    """Only when it is not hidden / heads."""
+
+    @property
+    def head_dim(self) -> int:
+        return self.head_dim_given or self.hidden // self.heads
+
+    @property
+    def attention_width(self) -> int:
+        """Width of the queries: heads x head size (hidden, in nearly every model)."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head_dim
+
+    @property
+    def ffn_matrices(self) -> int:
+        return 3 if self.gated else 2
+
+    @cached_property
+    def attention_parameters(self) -> int:
+        """Q, K, V and output projections of one layer."""
+        weights = self.hidden * (2 * self.attention_width + 2 * self.kv_width)
+        biases = self.attention_width + 2 * self.kv_width + self.hidden if self.biases else 0
+        return weights + biases
+
+    @cached_property
+    def ffn_parameters(self) -> int:
+        """The feed-forward block of one layer."""
+        weights = self.ffn_matrices * self.hidden * self.ffn
+        return weights + ((self.ffn_matrices - 1) * self.ffn + self.hidden if self.biases else 0)
+
+    @property
+    def norm_parameters(self) -> int:
+        """Two norms of one layer: scale and shift, or scale only."""
+        return 2 * self.hidden * (2 if self.biases else 1)
+
+    @property
+    def layer_parameters(self) -> int:
+        return self.attention_parameters + self.ffn_parameters + self.norm_parameters
+
+    @property
+    def embedding_parameters(self) -> int:
+        return self.vocab * self.hidden + (self.seq_len * self.hidden if self.positions == "learned" else 0)
+
+    @property
+    def head_parameters(self) -> int:
+        """What the output layer adds: the final norm, and its own matrix unless tied."""
+        return self.hidden * (2 if self.biases else 1) + (0 if self.tied else self.vocab * self.hidden)
+
+    @property
+    def parameters(self) -> int:
+        return self.layers * self.layer_parameters + self.embedding_parameters + self.head_parameters
+
+    @property
+    def matmul_parameters(self) -> int:
+        """Parameters that every token multiplies with: the layers' matrices and the output layer."""
+        layer = self.hidden * (2 * self.attention_width + 2 * self.kv_width) + (
+            self.ffn_matrices * self.hidden * self.ffn
+        )
+        return self.layers * layer + self.vocab * self.hidden
