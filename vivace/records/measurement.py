@@ -37,7 +37,7 @@ class Origin(Part):
     python: str | None = None
     torch: str | None = None
     cuda: str | None = None
-    cudnn: int | None = None
+    cudnn: str | None = None
     flags: dict[str, bool | str | int | None] = Field(default_factory=dict)
     started_at: str = Field(description="UTC, ISO 8601")
 

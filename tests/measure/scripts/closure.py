@@ -4,7 +4,7 @@ import torch
 from common import make_dataset, make_model
 
 model = make_model()
-optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+optimizer = torch.optim.LBFGS(model.parameters(), lr=0.01, max_iter=3, tolerance_grad=0, tolerance_change=0)
 inputs, labels = make_dataset(128).tensors
 
 

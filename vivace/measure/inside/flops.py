@@ -8,7 +8,7 @@ for a causal mask). The operand types are kept too: the peak to compare with dep
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -112,24 +112,32 @@ def something_was_compiled() -> bool:
 
 
 def _arithmetic(name: str, args: Any) -> str:
-    """The name of the arithmetic that an operator uses on a GPU: its operands' type, and TF32 where it is allowed."""
-    dtype = next((a.dtype for a in args if isinstance(a, torch.Tensor) and a.is_floating_point()), None)
-    if dtype is None:
-        dtype = next(
-            (t.dtype for a in args if isinstance(a, (list, tuple)) for t in a if isinstance(t, torch.Tensor)),
-            None,
-        )
-    short = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.float64: "fp64"}.get(
-        dtype or torch.bool, str(dtype).removeprefix("torch.") if dtype is not None else "unknown"
-    )
-    if short != "fp32":
-        return "fp8" if short.startswith("float8") else short
+    """The arithmetic that an operator uses: its operands' type, and TF32 for fp32 on a GPU where it is allowed."""
+    operand = next(_floats(args), None)
+    if operand is None:
+        return "unknown"
+    short = _SHORT.get(operand.dtype, str(operand.dtype).removeprefix("torch."))
+    if short.startswith("float8"):
+        return "fp8"
+    # Only a tensor that is on a GPU may make us ask CUDA anything: asking starts it.
+    if short != "fp32" or not operand.is_cuda:
+        return short
     backend = torch.backends.cudnn if "convolution" in name else torch.backends.cuda.matmul
-    return "tf32" if _allows_tf32(backend) else "fp32"
+    return "tf32" if _allows_tf32(backend, operand.device) else "fp32"
 
 
-def _allows_tf32(backend: Any) -> bool:
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] < 8:
+_SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.float64: "fp64"}
+
+
+def _floats(args: Any) -> Iterator[torch.Tensor]:
+    for arg in args:
+        for tensor in arg if isinstance(arg, (list, tuple)) else (arg,):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                yield tensor
+
+
+def _allows_tf32(backend: Any, device: torch.device) -> bool:
+    if torch.cuda.get_device_capability(device)[0] < 8:
         return False
     try:
         return bool(backend.allow_tf32)

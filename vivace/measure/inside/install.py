@@ -19,7 +19,7 @@ def install(settings_text: str) -> Session:
     _tell_that_torch_was_imported(settings)
     recorder = Recorder()
     session = Session(settings, recorder)
-    session.roots = modules.install(recorder)
+    session.forwards = modules.install(recorder)
     loaders.install(recorder, session.loaders)
     backwards.install(recorder, session.begin)
     optimizers.install(recorder, session.begin, session.on_step)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from vivace.hardware.software import read_software
 from vivace.measure.inside.flops import something_was_compiled
 
 __all__ = ["describe_devices", "describe_process"]
@@ -27,7 +28,7 @@ def describe_process() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        "cudnn": read_software(torch, []).cudnn_version,
         "seed": torch.initial_seed(),
         "script": os.path.abspath(main) if main else None,
         "code_sha256": _code_hash(main),

@@ -56,7 +56,7 @@ class Session:
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self.settings, self.recorder = settings, recorder
         self.loaders: dict[str, Any] = {}
-        self.roots: Any = ()
+        self.forwards: Any = None
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
@@ -184,7 +184,13 @@ class Session:
         self._enter(Stage.WARMUP)
         self.warmup.forget_last()
 
+    @property
+    def roots(self) -> Any:
+        return self.forwards.roots if self.forwards is not None else ()
+
     def _open_window(self) -> None:
+        if self.forwards is not None and not something_was_compiled():
+            self.forwards.narrow()
         self.warmup_done = self.total_steps
         self.window_start = len(self.recorder.marks) - 1
         self.energy = EnergyMeter([device["uuid"] for device in describe_devices(devices_in_use())])

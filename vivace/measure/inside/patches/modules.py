@@ -1,8 +1,9 @@
 """Forward passes: the outermost call of a module with parameters; and the switch between eval and train mode.
 
-``Module.__call__`` itself is replaced, not hooked: no module object changes, modules made later are seen, an inner
-module pays one attribute look-up, and torch.compile (which takes the ``__call__`` it finds when it is first
-imported for the original) traces models exactly as before.
+``Module.__call__`` itself is replaced, not hooked: no module object changes, modules made later are seen, and
+torch.compile (which takes the ``__call__`` it finds when it is first imported for the original) traces models exactly
+as before. Once the roots are known and nothing is compiled, ``narrow`` leaves the replacement on the roots' classes
+only: the hundreds of inner modules of a network then cost nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +18,28 @@ from vivace.measure.inside.batches import describe_inputs
 from vivace.measure.inside.patches import unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
 
-__all__ = ["install"]
+__all__ = ["Forwards", "install"]
 
 
-def install(recorder: Recorder) -> WeakSet[torch.nn.Module]:
-    """Returns the set of root modules seen so far, kept up to date."""
-    roots: WeakSet[torch.nn.Module] = WeakSet()
+class Forwards:
+    """The root modules seen so far, and the way to look at nothing else."""
+
+    def __init__(self) -> None:
+        self.roots: WeakSet[torch.nn.Module] = WeakSet()
+        self.original = torch.nn.Module.__call__
+        self.call: Any = None
+
+    def narrow(self) -> None:
+        """From here on watch only the classes that roots are of."""
+        for kind in {type(root) for root in self.roots}:
+            if kind.__call__ is self.call:
+                kind.__call__ = self.call  # type: ignore[method-assign]
+        torch.nn.Module.__call__ = self.original  # type: ignore[method-assign]
+
+
+def install(recorder: Recorder) -> Forwards:
+    forwards = Forwards()
+    roots = forwards.roots
     has_parameters: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 
     def is_root(module: torch.nn.Module) -> bool:
@@ -51,9 +68,9 @@ def install(recorder: Recorder) -> WeakSet[torch.nn.Module]:
             recorder.inside = False
             recorder.mark("fwd-", extra)
 
-    torch.nn.Module.__call__ = unseen_by_dynamo(call)  # type: ignore[method-assign]
+    forwards.call = torch.nn.Module.__call__ = unseen_by_dynamo(call)  # type: ignore[method-assign]
     _watch_mode_switches(recorder, roots)
-    return roots
+    return forwards
 
 
 def _watch_mode_switches(recorder: Recorder, roots: WeakSet[torch.nn.Module]) -> None:
