@@ -3,6 +3,7 @@
 python benchmarks/picture_measure.py MEASUREMENT.json docs/images/measure.svg
 """
 
+import io
 import sys
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from vivace.report.terminal import measurement_view
 
 def main() -> None:
     record = Measurement.load(sys.argv[1])
-    console = Console(record=True, width=104, file=open("/dev/null", "w"), force_terminal=True)
+    console = Console(record=True, width=104, file=io.StringIO(), force_terminal=True)
     console.print("$ vivace measure -- python examples/dlojz.py --device cuda --model resnet50 -b 256", style="bold")
     console.print(measurement_view(record, "runs/dlojz-001"))
     console.save_svg(sys.argv[2], title="vivace measure")

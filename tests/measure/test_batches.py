@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from vivace.measure.inside.batches import batch_size_of, describe_inputs
+from vivace.measure.inside.batches import BatchReader, describe_inputs
+
+
+def batch_size_of(batch: object, asked: int | None = None) -> int | None:
+    return BatchReader(asked).size(batch)
 
 
 def test_the_first_tensor_says_it():
@@ -23,7 +27,19 @@ def test_a_list_with_one_tensor_per_image_is_counted():
 
 
 def test_the_last_smaller_batch_keeps_its_own_size():
-    assert batch_size_of([torch.zeros(3, 8), torch.zeros(3)], asked=16) == 3
+    """Even where another dimension happens to equal the size that was asked for."""
+    reader = BatchReader(64)
+    assert [reader.size([torch.zeros(n, 64), torch.zeros(n)]) for n in (64, 6)] == [64, 6]
+    pairs = BatchReader(2)
+    assert [pairs.size([torch.zeros(n, 5), torch.zeros(n)]) for n in (2, 1)] == [2, 1]
+    time_first = BatchReader(8)
+    assert [time_first.size([torch.zeros(50, n, 3), torch.zeros(n)]) for n in (8, 2)] == [8, 2]
+
+
+def test_a_batch_that_raises_when_looked_at_is_no_error():
+    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(4, 3)])
+    assert batch_size_of(nested) in (None, 2)
+    assert describe_inputs((nested,), {})[1] is None
 
 
 def test_something_without_tensors_is_no_error():

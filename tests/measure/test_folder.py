@@ -36,7 +36,19 @@ def test_an_unwritable_place_is_the_users_to_mend(tmp_path: Path):
         (["python", "-m", "my.pkg.trainer"], "trainer"),
         (["bash", "jobs/go.sh"], "go"),
         (["accelerate", "launch"], "accelerate"),
+        (["python", "训练 école.py"], "训练-école"),
+        (["python", "e\N{COMBINING ACUTE ACCENT}cole.py"], "école"),
+        (["python", "a\\b\udcff..py"], "a-b"),
+        (["python", ".hidden.py"], "hidden"),
     ],
 )
 def test_a_run_is_named_after_its_script(command: list[str], name: str):
     assert name_of_command(command) == name
+
+
+@pytest.mark.parametrize("name", ["训" * 80 + "/x", "a" * 252, "..", "／", "‥/..", "/etc/é"])
+def test_any_name_gives_a_folder_in_its_place(tmp_path: Path, name: str):
+    folder = new_run_folder(tmp_path, name)
+    assert folder.is_dir()
+    assert folder.parent == tmp_path
+    assert not folder.name.startswith(".")

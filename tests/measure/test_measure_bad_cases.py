@@ -46,7 +46,8 @@ def test_a_crash_inside_the_window(measure: Callable):
 
 
 def test_a_crash_during_warm_up_still_gives_what_was_seen(measure: Callable):
-    done = measure("misbehaving.py", "crash", "--at", "3", options=("--steps", "50", "--warmup", "10"))
+    """Of four steps the first and the one that was slowed down to count FLOPs are left out."""
+    done = measure("misbehaving.py", "crash", "--at", "4", options=("--steps", "50", "--warmup", "10"))
     assert done.code == 1
     assert (done.record["status"], done.record["steps"]) == ("partial", 2)
 
@@ -77,6 +78,12 @@ def test_a_command_without_torch(vivace: Callable):
     done = vivace("measure", "--", sys.executable, "-c", "print('hello'); raise SystemExit(7)")
     assert done.code == 7
     assert "hello" in done.out
+    assert "ended before its first training step" in done.err
+
+
+def test_a_command_without_torch_that_ends_well(vivace: Callable):
+    done = vivace("measure", "--", sys.executable, "-c", "print('hello')")
+    assert done.code == 0
     assert "never imported torch" in done.err
 
 
@@ -101,6 +108,44 @@ def test_a_script_that_swallows_our_exit_is_ended_all_the_same(measure: Callable
     assert done.record["status"] == "complete"
 
 
+def test_a_killed_process_is_not_said_to_have_done_nothing(measure: Callable):
+    done = measure("unusual.py", "killed", options=("--steps", "99999999"))
+    assert done.code == 137
+    assert "the training was ended after" in done.err
+
+
+def test_a_script_that_ignores_the_interrupt_is_ended_and_what_it_did_is_kept(tmp_path: Path):
+    """The second Ctrl-C ends it for good."""
+    (tmp_path / "stubborn.py").write_text(
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "import torch; m = torch.nn.Linear(4, 4); o = torch.optim.SGD(m.parameters(), lr=0.1); n = 0\n"
+        "while True:\n"
+        "    m(torch.randn(8, 4)).sum().backward(); o.step(); n += 1\n"
+        "    if n == 50: print('training', flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [*VIVACE, "measure", "--steps", "99999999", "--", sys.executable, "stubborn.py"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "training" in line:
+            break
+    os.kill(process.pid, signal.SIGINT)
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    record = Measurement.load(tmp_path / "runs" / "stubborn-001" / "measurement.json")
+    assert (record.status, record.batch_size) == ("partial", 8)
+    assert is_gone(process.pid)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, number: signal.Signals):
     script = [sys.executable, str(SCRIPTS / "misbehaving.py"), "hang", "--at", "8"]
@@ -119,7 +164,7 @@ def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, 
             break
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert process.returncode == 128 + number, err
     record = Measurement.load(tmp_path / "runs" / "misbehaving-001" / "measurement.json")
     assert record.status == "partial"
     assert record.reason == "interrupted (Ctrl-C)"

@@ -202,6 +202,20 @@ def test_ranks_started_by_spawn(measure: Callable):
     assert record["global_batch_size"] == 32
 
 
+@pytest.mark.parametrize(
+    "what", ["plain", "rare", "kfold", "nested", "attribute-dict", "thread-first", "muon", "penalty"]
+)
+def test_unusual_scripts_are_measured_and_never_broken(measure: Callable, what: str):
+    done = measure("unusual.py", what, options=("--steps", "8", "--warmup", "4"), RANK="", WORLD_SIZE="")
+    record = done.record
+    assert (done.code, record["status"], record["batch_size"], record["micro_batches"]) == (0, "complete", 32, 1), (
+        done.err
+    )
+    if what == "muon":
+        assert record["flops"]["model"] == 32 * FLOPS_PER_SAMPLE
+    check_parts(record)
+
+
 def test_python_dash_m(vivace: Callable):
     done = vivace(
         "measure",

@@ -89,7 +89,11 @@ def test_a_bad_record_is_named_in_one_sentence(change: dict, sentence: str):
         Sample.from_json(json.dumps({**data, **change}), "file.json")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\x00"])
+def ascii_start(text: str) -> str:
+    return ascii(text[:10])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "null", "\x00", "[" * 200_000, '{"a":' * 200_000], ids=ascii_start)
 def test_damaged_text_is_a_record_error(text: str):
     with pytest.raises(RecordError, match="damaged"):
         Sample.from_json(text)

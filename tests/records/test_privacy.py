@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.records.privacy import safe_command, safe_environment
+from vivace.records.privacy import safe_command, safe_environment, safe_text
 
 
 def test_only_variables_that_matter_for_speed_are_kept():
@@ -31,6 +31,95 @@ def test_only_variables_that_matter_for_speed_are_kept():
 )  # fmt: skip
 def test_values_of_secret_options_are_removed(command: list[str], expected: tuple[str, ...]):
     assert safe_command(command) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["bash", "-c", "python t.py --api-key sk-123 --lr 1"], "python t.py --api-key *** --lr 1"),
+        (["bash", "-c", "LR=1 WANDB_API_KEY=abc python t.py"], "LR=1 WANDB_API_KEY=*** python t.py"),
+        (["bash", "-c", "X_TOKEN='abc def' python t.py"], "X_TOKEN=***"),
+        (["bash", "-c", "curl -H 'Authorization: Basic abc' u"], "curl -H 'Authorization: ***' u"),
+        (["bash", "-c", 't.py --cfg \'{"api_key": "abc"}\''], "t.py --cfg '{\"api_key\": ***}'"),
+        (["bash", "-c", "t.py --pw \\\n abc"], "t.py --pw \\\n ***"),
+        (["t.py", "--header", "Authorization: Bearer xyz"], "Authorization: ***"),
+        (["t.py", "--header=X-Api-Key: xyz"], "--header=X-Api-Key: ***"),
+        (["t.py", "--header", "Authorization:", "Bearer", "xyz"], "***"),
+        (["t.py", "--token", "-abc"], "***"),
+        (["t.py", "--pw", "hunter2"], "***"),
+        (["t.py", "--tokenizer-auth-token", "hf_x"], "***"),
+        (["t.py", "--wandbApiKey", "abc"], "***"),
+        (["t.py", "--hftoken", "abc"], "***"),
+        (["t.py", "--password=my secret words"], "--password=***"),
+        (["t.py", "+hub.token=abc"], "+hub.token=***"),
+        (["t.py", "--url=https://h/?token=abc&x=1"], "--url=https://h/?token=***&x=1"),
+        (["t.py", "https://h/?x=1&sig=abc#top"], "https://h/?x=1&sig=***#top"),
+        (["t.py", "s3://me:p@ss@host/x"], "s3://***@host/x"),
+    ],
+)
+def test_secrets_are_found_inside_words_and_behind_any_spelling(command: list[str], expected: str):
+    assert safe_command(command)[-1] == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "--session-length 128", "--keyframes 12", "--capital x", "--max-tokens 5", "--max-token 5", "--tokenizer gpt2",
+        "--pad-token <pad>", "--num-key-value-heads 8", "--author me", "--monkey 1", "--patience 3", "--path x",
+        "--token-file t.txt", "hf_trainer.py --lr 1", "python -m sk-learn", "auth.py:12", "lr=0.1 data.tokens=3",
+    ],
+)  # fmt: skip
+def test_harmless_options_are_kept(command: str):
+    words = ["t.py", *command.split()]
+    assert safe_command(words) == tuple(words)
+    assert safe_command(["bash", "-c", command]) == ("bash", "-c", command)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "hf_" + "a" * 34, "hf_abcDEF123", "sk-proj-abc123def456", "ghp_" + "a1" * 18, "github_pat_11ABC_def456",
+        "glpat-abc-DEF_123", "AKIAIOSFODNN7EXAMPLE", "xoxb-123-456-abc", "eyJhbGciOiJI.eyJzdWIi.abc",
+        "-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----",
+    ],
+)  # fmt: skip
+def test_known_shapes_are_hidden_wherever_they_stand(secret: str):
+    assert safe_text(f"loading {secret} failed") == "loading *** failed"
+    assert safe_command(["t.py", "--x", secret]) == ("t.py", "--x", "***")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cannot log in with password: hunter2 (401)", "cannot log in with password: *** (401)"),
+        ("got {'api_key': 'abc', 'lr': 1}", "got {'api_key': ***, 'lr': 1}"),
+        ("GET https://me:pw@h/?access_token=abc&x=1: 403", "GET https://***@h/?access_token=***&x=1: 403"),
+        ("bad header Bearer abc.def", "bad header Bearer ***"),
+        ("secret='never closed", "secret=***"),
+        ("the password: it's, was wrong", "the password: *** was wrong"),
+        ("KeyError: 'weight'", "KeyError: 'weight'"),
+        ("Unexpected key(s) in state_dict: 'a.b'", "Unexpected key(s) in state_dict: 'a.b'"),
+        ("CUDA out of memory. Tried 2.00 GiB", "CUDA out of memory. Tried 2.00 GiB"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_loses_its_secrets_only(text: str, expected: str):
+    assert safe_text(text) == expected
+
+
+def test_a_variable_with_a_secret_in_its_value_is_left_out():
+    assert safe_environment({"TORCH_LOGS": "x", "NCCL_X": "https://h/?token=abc"}) == {"TORCH_LOGS": "x"}
+
+
+PIECES = ["--", "x", "api_key", "Token", "=", ":", " ", "'", '"', "?", "&", "\\", "\n", "Bearer ", "://", "@", "lr=1"]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES)).map("".join), st.sampled_from(["--token ", "MY_KEY=", "?a=1&token=", "Bearer "])
+)
+def test_a_secret_is_found_after_any_text(before: str, name: str):
+    assert "s3cret" not in safe_text(f"{before} {name}s3cret")
+    assert "s3cret" not in " ".join(safe_command(["t.py", f"{before} {name}s3cret"]))
 
 
 @given(st.text(min_size=8, alphabet=st.characters(categories=["L", "N"])))

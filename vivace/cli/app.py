@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.console import Console
@@ -14,6 +16,9 @@ from vivace.cli.hardware import hardware
 from vivace.cli.measure import measure
 from vivace.cli.plan import plan_app
 from vivace.errors import UserError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 __all__ = ["app", "main"]
 
@@ -49,8 +54,37 @@ app.command("hardware")(hardware)
 app.add_typer(plan_app, name="plan")
 
 
+class _PatientFile(io.FileIO):
+    """A file whose reader may go away (``vivace … | head -1``): what comes after is dropped, without an error.
+
+    Caught here and not around ``app()``: rich and typer turn a broken pipe into exit code 1 before we see it, and the
+    command that is measured must go on, and keep its exit code.
+    """
+
+    def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return memoryview(data).nbytes
+
+
+def _patient(stream: TextIO | None) -> TextIO:
+    """The same stream, which outlives its reader and writes ``?`` for what its encoding lacks."""
+    if stream is None:  # closed by whoever started us: `>&-`
+        return open(os.devnull, "w", encoding="utf-8")
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):  # replaced by something that is no file
+        return stream
+    stream.flush()
+    raw = io.BufferedWriter(_PatientFile(number, "w", closefd=False))
+    errors = "replace" if stream.errors in (None, "strict") else stream.errors
+    return io.TextIOWrapper(raw, stream.encoding, errors, line_buffering=bool(stream.line_buffering))
+
+
 def main() -> None:
     """Entry point: a user's mistake is one sentence and a hint on stderr, and exit code 2; never a traceback."""
+    sys.stdout, sys.stderr = _patient(sys.stdout), _patient(sys.stderr)
     try:
         app()
     except UserError as error:
@@ -59,5 +93,3 @@ def main() -> None:
         if error.hint:
             console.print(f"[dim]  hint: {escape(error.hint)}[/]")
         sys.exit(EXIT_USER_ERROR)
-    except BrokenPipeError:  # `vivace … | head`
-        sys.exit(0)

@@ -28,7 +28,6 @@ from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
 __all__ = ["Outcome", "run_command"]
 
 EXIT_TIMEOUT = 124  # as timeout(1)
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell says it
 _BOOTSTRAP = Path(__file__).parent / "bootstrap"
 _POLL_S = 0.1
 _STOP_S = 3.0  # time for the process to write what it has seen, before it is terminated
@@ -65,7 +64,7 @@ def run_command(
     if timed_out:
         code = EXIT_TIMEOUT
     elif interrupts and process.returncode != 0:
-        code = EXIT_INTERRUPTED
+        code = 128 + interrupts[0][1]
     return Outcome(code, time.monotonic() - began, timed_out=timed_out, interrupted=bool(interrupts))
 
 
@@ -112,24 +111,28 @@ def _start_readers(process: subprocess.Popen[bytes], folder: Path, sink: Sink) -
 
 
 def _pass_on(name: str, pipe: IO[bytes], log: Path, sink: Sink) -> None:
-    with log.open("wb", buffering=0) as file:
+    with contextlib.ExitStack() as stack:
+        file = None
+        with contextlib.suppress(OSError):  # neither a missing folder nor a full disk may stop the training
+            file = stack.enter_context(log.open("wb", buffering=0))
         while data := os.read(pipe.fileno(), 65536):
-            with contextlib.suppress(OSError):  # a full disk must not stop the training
-                file.write(data)
+            with contextlib.suppress(OSError):
+                if file is not None:
+                    file.write(data)
             with contextlib.suppress(OSError, ValueError):
                 sink(name, data)
 
 
 @contextlib.contextmanager
-def _interrupts_counted() -> Iterator[list[float]]:
+def _interrupts_counted() -> Iterator[list[tuple[float, int]]]:
     """Ctrl-C reaches the command too (same terminal): note it and let the command end by itself first."""
-    times: list[float] = []
+    times: list[tuple[float, int]] = []  # (when, which signal)
     if threading.current_thread() is not threading.main_thread():
         yield times
         return
     previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     for number in previous:
-        signal.signal(number, lambda *_: times.append(time.monotonic()))
+        signal.signal(number, lambda received, _frame: times.append((time.monotonic(), received)))
     try:
         yield times
     finally:
@@ -143,7 +146,7 @@ def _wait(
     progress: Progress,
     began: float,
     timeout_s: float | None,
-    interrupts: list[float],
+    interrupts: list[tuple[float, int]],
 ) -> bool:
     """Wait for the command, telling its progress. True when it ran out of time."""
     forwarded = False
@@ -152,12 +155,14 @@ def _wait(
         if latest := _latest_progress(folder):
             progress(latest)
         now = time.monotonic()
-        if interrupts and not forwarded and now - interrupts[0] > 1.0:
+        if interrupts and not forwarded and now - interrupts[0][0] > 1.0:
             forwarded = True  # not from a terminal, or ignored: ask the command ourselves, once
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
-        if len(interrupts) > 1 or (interrupts and now - interrupts[0] > _INTERRUPT_S):
+        if len(interrupts) > 1 or (interrupts and now - interrupts[0][0] > _INTERRUPT_S):
+            _ask_for_what_was_seen(process, folder)
             _end_tree(process)
+            break
         if timeout_s is not None and now - began > timeout_s and not interrupts:
             _ask_for_what_was_seen(process, folder)
             _end_tree(process)
@@ -166,9 +171,12 @@ def _wait(
 
 
 def _ask_for_what_was_seen(process: subprocess.Popen[bytes], folder: Path) -> None:
-    (folder / STOP_FILE).touch()
+    """Each training process has an attendant that writes what it has when it sees the stop file."""
+    with contextlib.suppress(OSError):
+        (folder / STOP_FILE).touch()
+    training = len(list(folder.glob("progress-*.json")))
     until = time.monotonic() + _STOP_S
-    while process.poll() is None and time.monotonic() < until and not list(folder.glob("rank-*.json")):
+    while process.poll() is None and time.monotonic() < until and len(list(folder.glob("rank-*.json"))) < training:
         time.sleep(_POLL_S)
 
 
@@ -182,10 +190,15 @@ def _end_tree(process: subprocess.Popen[bytes]) -> None:
     for member in tree:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.terminate()
-    _gone, alive = psutil.wait_procs(tree, timeout=_TERMINATE_S)
+    # The command itself is ours to reap: psutil would take its exit code away.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_TERMINATE_S)
+    _gone, alive = psutil.wait_procs(tree[1:], timeout=_TERMINATE_S)
     for member in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
+    if process.poll() is None:
+        process.kill()
     process.wait()
 
 

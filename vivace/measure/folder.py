@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 from vivace.errors import UserError
 
 __all__ = ["name_of_command", "new_run_folder"]
+
+_LONGEST_NAME = 200  # bytes; file systems take 255, and the number comes after it
 
 
 def name_of_command(command: Sequence[str]) -> str:
@@ -28,7 +31,10 @@ def name_of_command(command: Sequence[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "run"
+    """Letters and digits of any script stay; whatever could leave the folder or hide it does not."""
+    whole = unicodedata.normalize("NFC", text)  # macOS keeps é as two characters, of which one is no letter
+    name = re.sub(r"[^\w.-]+", "-", whole).strip("-.")
+    return name.encode()[:_LONGEST_NAME].decode(errors="ignore") or "run"
 
 
 def new_run_folder(base: Path, name: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,11 +69,13 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
             folder.rmdir()
         raise
     payloads = read_payloads(folder)
-    seen = _was_reached(folder)
+    seen = _Seen(torch_imported=any(folder.glob("imported-*")), steps=_steps_in_progress(folder))
     _tidy(folder)
     if not any(payload["total_steps"] for payload in payloads):
         message, hint = _why_nothing(request, outcome, seen, payloads[0]["reason"] if payloads else None)
         return Measured(None, folder, outcome, message, hint)
+    if not folder.is_dir():  # the script cleaned it up under us; the record must not be lost for that
+        folder.mkdir(parents=True, exist_ok=True)
     record = merge(payloads, this_machine(), request.command, dict(os.environ), str(folder), started_at)
     record = _with_outcome(record, outcome)
     record.save(folder / RECORD)
@@ -92,10 +95,15 @@ def _check(request: Request) -> None:
 
 def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
     """A rank that was killed cannot say so itself."""
-    if record.status == "complete" and outcome.exit_code == 0:
-        return record
+    if record.status == "complete":
+        if outcome.exit_code == 0:
+            return record
+        note = f"the measurement is whole; the command then ended with exit code {outcome.exit_code}"
+        return record.model_copy(update={"notes": (*record.notes, note)})
     reason = record.reason
-    if outcome.timed_out:
+    if outcome.interrupted and reason == "the script ended by itself":
+        reason = "interrupted"
+    elif outcome.timed_out:
         reason = reason or "stopped by vivace: the time given by --timeout was over"
     elif outcome.exit_code == 137:
         reason = f"{reason or 'killed (SIGKILL)'}; the kernel kills a process that takes too much memory"
@@ -105,8 +113,21 @@ def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
     return record.model_copy(update={"status": status, "reason": reason})
 
 
-def _was_reached(folder: Path) -> bool:
-    return any(folder.glob("imported-*"))
+@dataclass(frozen=True)
+class _Seen:
+    """What the processes left behind besides their payloads."""
+
+    torch_imported: bool
+    steps: int
+
+
+def _steps_in_progress(folder: Path) -> int:
+    """The steps that a process had done when it last told; it may have been killed before it could write more."""
+    steps = 0
+    for path in folder.glob("progress-*.json"):
+        with contextlib.suppress(OSError, ValueError):
+            steps = max(steps, json.loads(path.read_text())["steps"])
+    return steps
 
 
 def _tidy(folder: Path) -> None:
@@ -117,25 +138,24 @@ def _tidy(folder: Path) -> None:
                 path.unlink()
 
 
-def _why_nothing(
-    request: Request, outcome: Outcome, torch_was_imported: bool, reason: str | None
-) -> tuple[str, str | None]:
-    """The most helpful sentence for a run without a single training step."""
+def _why_nothing(request: Request, outcome: Outcome, seen: _Seen, reason: str | None) -> tuple[str, str | None]:
+    """The most helpful sentence for a run without a payload."""
     ended = f"exit code {outcome.exit_code}"
+    if seen.steps:
+        killed = " The kernel kills a process that takes too much memory." if outcome.exit_code == 137 else ""
+        return f"nothing measured: the training was ended after {seen.steps} steps ({ended}).{killed}", None
     if outcome.timed_out:
         return f"nothing measured: no training step within {request.timeout_s:g} s", "raise --timeout"
     if outcome.interrupted:
         return "nothing measured: interrupted before the first training step", None
-    if not torch_was_imported:
-        return (
-            f"nothing measured: the command never imported torch ({ended})",
-            "is it a PyTorch training? `python -I` and `python -E` keep vivace out: leave those flags away",
-        )
     if outcome.exit_code != 0:
-        why = f": {reason}" if reason else ""
+        why = f": {reason}" if reason else "; its own error is above"
+        return f"nothing measured: the command ended before its first training step was done ({ended}){why}", None
+    if not seen.torch_imported:
         return (
-            f"nothing measured: the command ended before its first training step was done ({ended}){why}",
-            None,
+            f"nothing measured: the command never imported torch, or kept vivace out of its Python ({ended})",
+            "vivace comes in through PYTHONPATH: a command that replaces it, clears its environment, or runs "
+            "`python -I` or `python -E` cannot be measured",
         )
     return (
         f"nothing measured: torch was imported, but no optimizer stepped ({ended})",

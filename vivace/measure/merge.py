@@ -30,7 +30,7 @@ from vivace.records.measurement import (
     Sync,
     Validation,
 )  # fmt: skip
-from vivace.records.privacy import safe_command, safe_environment
+from vivace.records.privacy import safe_command, safe_environment, safe_text
 
 __all__ = ["merge", "read_payloads"]
 
@@ -42,12 +42,19 @@ Payload = dict[str, Any]
 def read_payloads(folder: Path) -> list[Payload]:
     """One payload per rank, rank 0 first. Of several processes with the same rank, the one that trained longest."""
     best: dict[int, Payload] = {}
+    others: dict[int, list[str]] = {}
     for path in sorted(folder.glob("rank-*.json")):
         with contextlib.suppress(OSError, ValueError):
             payload = json.loads(path.read_text())
             rank = payload["rank"]
+            others.setdefault(rank, []).append(f"{payload['process']['script']} ({payload['total_steps']} steps)")
             if rank not in best or payload["total_steps"] > best[rank]["total_steps"]:
                 best[rank] = payload
+    for rank, names in others.items():
+        if len(names) > 1:
+            best[rank]["notes"].append(
+                f"{len(names)} processes trained as rank {rank}: {', '.join(names)}; shown: the longest"
+            )
     return [best[rank] for rank in sorted(best)]
 
 
@@ -62,13 +69,14 @@ def merge(
 ) -> Measurement:
     first = payloads[0]
     steps = len(first["series"]["step"])
-    partial = [p for p in payloads if p["status"] != "complete"]
+    # The rank that failed first is the cause; the others only lost their peer.
+    partial = sorted((p for p in payloads if p["status"] != "complete"), key=lambda p: p["written_at"])
     flops = Flops(**{k: first["flops"][k] for k in Flops.model_fields}) if _counted(first) else None
     mfu = _mfu(first, flops)
     samples_per_s = _sum([_rate(p, "samples") for p in payloads])
     return Measurement(
         status="partial" if partial else "complete",
-        reason=partial[0]["reason"] if partial else None,
+        reason=_reason(partial, len(payloads)),
         steps=steps,
         warmup_steps=first["warmup_steps"],
         samples_per_s=samples_per_s,
@@ -105,6 +113,13 @@ def merge(
         machine=machine,
         notes=(*notes, *first["notes"], *_why_no_flops(first)),
     )
+
+
+def _reason(partial: Sequence[Payload], ranks: int) -> str | None:
+    if not partial:
+        return None
+    reason = safe_text(partial[0]["reason"] or "")
+    return f"rank {partial[0]['rank']}: {reason}" if ranks > 1 else reason
 
 
 def _counted(payload: Payload) -> bool:

@@ -88,6 +88,8 @@ def _parse_object(text: str, source: str) -> dict[str, Any]:
         data = json.loads(text)
     except ValueError as error:
         raise RecordError(f"{source} is damaged: not JSON ({error})") from None
+    except RecursionError:
+        raise RecordError(f"{source} is damaged: nested too deeply for a record") from None
     if not isinstance(data, dict):
         raise RecordError(f"{source} is damaged: expected one JSON object")
     return data

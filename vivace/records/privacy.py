@@ -1,11 +1,15 @@
-"""Keeps secrets out of records and reports: which environment variables and arguments may be written down."""
+"""Keeps secrets out of records and reports: which environment variables, arguments and texts may be written down.
+
+A value is hidden when its name says so (``--api-key X``, ``HF_TOKEN=X``, ``?token=X``, ``Authorization: X``) or when it
+looks like a known kind of secret (``hf_…``, ``ghp_…``). In doubt it is hidden: a lost argument costs less than a key.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-__all__ = ["REMOVED", "safe_command", "safe_environment"]
+__all__ = ["REMOVED", "safe_command", "safe_environment", "safe_text"]
 
 REMOVED = "***"
 
@@ -15,11 +19,61 @@ _PREFIXES = (
     "CUBLAS_", "CUDNN_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SLURM_JOB_ID", "SLURM_NNODES",
     "SLURM_NTASKS", "SLURM_CPUS_PER_TASK", "SLURM_JOB_PARTITION", "SLURM_GPUS",
 )  # fmt: skip
-_SECRET = re.compile(
+# Wider than the rule for options: leaving a variable out of a record costs nothing.
+_SECRET_VARIABLE = re.compile(
     r"key|token|secret|passw|passphrase|credential|auth|cookie|session|private|signature|_pat$|api",
     re.IGNORECASE,
 )
-_URL_WITH_LOGIN = re.compile(r"://[^/@\s]+@")
+
+# A name is cut into parts (`--wandbApiKey`: wandb, api, key), and one of them must be one of these.
+_SECRET_PARTS = frozenset({
+    "key", "apikey", "token", "secret", "password", "passwd", "pw", "pwd", "passphrase", "credential", "credentials",
+    "auth", "oauth", "authorization", "bearer", "cookie", "signature", "pat", "jwt",
+})  # fmt: skip
+# Names written without any separator: `--hftoken`. Not `key` alone, which ends `monkey` too.
+_SECRET_ENDINGS = ("token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "secretkey", "authkey")
+# `--pad-token`, `--max-token`: tokens of a text.
+_BEFORE_A_TEXT_TOKEN = frozenset(
+    {"max", "min", "num", "pad", "eos", "bos", "unk", "mask", "sep", "cls", "per", "start", "end"}
+)
+# `--key-dim`, `--num-key-value-heads`, `--token-file`, `KeyError: …`, `auth.py:12`: about a key, not the key.
+_HARMLESS_ENDS = frozenset({
+    "length", "len", "size", "dim", "dims", "heads", "channels", "frames", "count", "limit", "rate", "dropout", "norm",
+    "type", "path", "file", "dir", "error", "exception", "warning", "py",
+})  # fmt: skip
+# Too common before a colon in messages and code (`lambda key: …`, `signature: (Tensor)`).
+_NO_SECRET_BEFORE_COLON = frozenset({"key", "auth", "signature", "pat", "pw"})
+_WHOLE_LINE = frozenset({"authorization", "cookie"})  # headers whose value has several words
+_SCHEMES = frozenset({"bearer", "basic", "token"})
+
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_NAME = r"(?P<name>(?<![\w.-])[\w.-]+)"
+_QUOTED = r"\"(?:\\.|[^\"\\])*\"|'[^']*'|[\"'][^\n]*"  # the last: a quote that is never closed
+
+_ASSIGNED = re.compile(_NAME + r"[\]\"'\\]*\s*(?P<by>=>|:=|==?|:(?!:))\s*")
+_FLAG = re.compile(r"(?P<name>(?<![\w.-])--?[A-Za-z][\w.-]*)(?:\s|\\\n)+(?!--[A-Za-z])")
+_BEARER = re.compile(r"\b(?P<name>bearer)\s+", re.IGNORECASE)
+_IN_QUERY = re.compile(r"[?&#](?P<name>[\w.-]+)=")
+_ALREADY_HIDDEN = re.compile(_IN_QUERY.pattern + re.escape(REMOVED))
+_VALUE = re.compile(rf"(?:{_QUOTED})|(?:\"[^\"\s]*\"|'[^'\s]*'|\\.|[\"'](?=\w)|[^\s'\"])+")
+_LINE_VALUE = re.compile(rf"(?:{_QUOTED})|[^\n'\"]+")
+_QUERY_VALUE = re.compile(r"[^&#\s'\"]+")
+_LONG_FLAG = re.compile(r"--[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
+_ASSIGNED_WORD = re.compile(r"(?P<name>[\w.+-]+)=(?P<value>.+)", re.DOTALL)
+
+_LOGIN_IN_URL = re.compile(r"://[^/\s'\"?#]+@")
+# By their issuers' documented prefixes. `hf_trainer` and `sk-learn` are names: a key is longer, or has digits.
+_SHAPES = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+        hf_(?:[A-Za-z0-9]{16,}|(?=[A-Za-z]*\d)(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{8,})
+        | sk-(?=[\w-]*\d)[\w-]{8,}
+        | gh[pousr]_[A-Za-z0-9]{8,} | github_pat_\w{8,} | glpat-[\w-]{8,}
+        | A[KS]IA[0-9A-Z]{12,} | xox[abprs]-[\w-]{8,} | AIza[\w-]{30,}
+        | eyJ[\w-]{8,}\.[\w-]+\.[\w-]*
+    )""",
+    re.VERBOSE,
+)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 
 
 def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -27,12 +81,12 @@ def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environment.items())
-        if name.startswith(_PREFIXES) and not _SECRET.search(name) and not _URL_WITH_LOGIN.search(value)
+        if name.startswith(_PREFIXES) and not _SECRET_VARIABLE.search(name) and safe_text(value) == value
     }
 
 
 def safe_command(command: Sequence[str]) -> tuple[str, ...]:
-    """The command with the values of secret-looking options replaced: ``--api-key X`` and ``--api-key=X``.
+    """The command with the values of secret-looking options replaced, also inside the words of ``bash -c "…"``.
 
     >>> safe_command(["python", "t.py", "--wandb-key", "abc", "--lr=0.1"])
     ('python', 't.py', '--wandb-key', '***', '--lr=0.1')
@@ -40,21 +94,89 @@ def safe_command(command: Sequence[str]) -> tuple[str, ...]:
     safe: list[str] = []
     hide_next = False
     for word in command:
-        name, equals, _value = word.partition("=")
-        if hide_next and not word.startswith("-"):
+        if hide_next and not _LONG_FLAG.fullmatch(word):  # a secret may start with a dash
             safe.append(REMOVED)
-            hide_next = False
-            continue
-        hide_next = False
-        looks_secret = bool(_SECRET.search(name)) and (name.startswith("-") or bool(equals)) and not _is_path(name)
-        if looks_secret and equals:
-            safe.append(f"{name}={REMOVED}")
+            hide_next = word.lower() in _SCHEMES  # `Authorization: Bearer X`, not quoted
         else:
-            safe.append(_URL_WITH_LOGIN.sub(f"://{REMOVED}@", word))
-            hide_next = looks_secret
+            safe.append(_safe_word(word))
+            hide_next = _announces_a_secret(word)
     return tuple(safe)
 
 
-def _is_path(name: str) -> bool:
-    """``--tokenizer-path`` and ``--num-tokens`` are no secrets."""
-    return bool(re.search(r"tokeni[sz]er|tokens|max[-_]token|author|keypoint|monkey", name, re.IGNORECASE))
+def safe_text(text: str) -> str:
+    """One sentence (an exception's message, a shell command) without the secrets in it.
+
+    >>> safe_text("401 for https://me:pw@host/?token=abc&page=2 with Authorization: Bearer xyz")
+    '401 for https://***@host/?token=***&page=2 with Authorization: ***'
+    """
+    text = _PRIVATE_KEY.sub(REMOVED, text)
+    text = _LOGIN_IN_URL.sub(f"://{REMOVED}@", text)
+    text = _hide_values(text, _IN_QUERY)
+    text = _hide_values(text, _ASSIGNED)
+    text = _hide_values(text, _FLAG)
+    text = _hide_values(text, _BEARER)
+    return _SHAPES.sub(REMOVED, text)
+
+
+def _safe_word(word: str) -> str:
+    """One argument: of ``--password=my secret words`` all the words are the value."""
+    assigned = _ASSIGNED_WORD.fullmatch(word)
+    if assigned and _names_a_secret(assigned["name"]):
+        return f"{assigned['name']}={REMOVED}"
+    return safe_text(word)
+
+
+def _announces_a_secret(word: str) -> bool:
+    """``--token``, ``Authorization:`` and ``Bearer`` say that the next word is one."""
+    if word.startswith("-") or word.endswith(":"):
+        return re.fullmatch(r"[\w.-]+:?", word) is not None and _names_a_secret(word)
+    return word.lower() == "bearer"
+
+
+def _hide_values(text: str, before: re.Pattern[str]) -> str:
+    """Replace what follows each match of ``before`` whose name is a secret's.
+
+    Only the names are matched in one go, not the values: ``run="x --env A_TOKEN=abc"`` has names inside a value.
+    """
+    pieces: list[str] = []
+    done = 0
+    for found in before.finditer(text):
+        if found.start() < done or not _is_secret_match(found, before):
+            continue
+        value = _value_pattern(found["name"], before).match(text, found.end())
+        if value:
+            pieces += [text[done : value.start()], REMOVED]
+            done = value.end()
+    return "".join([*pieces, text[done:]])
+
+
+def _is_secret_match(found: re.Match[str], before: re.Pattern[str]) -> bool:
+    name, text = found["name"], found.string
+    if before is _ASSIGNED and _ALREADY_HIDDEN.match(text, max(0, found.start() - 1)):
+        return False  # hidden already as a part of an address; the rest of the address may stay
+    if before is _ASSIGNED and found["by"] == ":" and name.lower() in _NO_SECRET_BEFORE_COLON:
+        return False
+    return _names_a_secret(name) or (before is _IN_QUERY and name.lower() == "sig")
+
+
+def _value_pattern(name: str, before: re.Pattern[str]) -> re.Pattern[str]:
+    if before is _IN_QUERY:
+        return _QUERY_VALUE
+    return _LINE_VALUE if before is _ASSIGNED and _WHOLE_LINE.intersection(_parts(name)) else _VALUE
+
+
+def _names_a_secret(name: str) -> bool:
+    parts = _parts(name)
+    if not parts or parts[-1] in _HARMLESS_ENDS:
+        return False
+    return any(_is_secret_part(part, previous) for previous, part in zip(["", *parts], parts, strict=False))
+
+
+def _is_secret_part(part: str, previous: str) -> bool:
+    if part == "token" and previous in _BEFORE_A_TEXT_TOKEN:
+        return False
+    return part in _SECRET_PARTS or part.endswith(_SECRET_ENDINGS)
+
+
+def _parts(name: str) -> list[str]:
+    return [part.lower() for part in _PART.findall(name)]

@@ -50,12 +50,17 @@ class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, settings_text: str) -> None:
         self.settings_text = settings_text
         self.real: Any = None
+        self.asking = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "torch" or self.real is not None:
+        """Libraries ask for torch's spec long before they import it: stay until it is really loaded."""
+        if name != "torch" or self.asking:
             return None
-        sys.meta_path.remove(self)
-        self.real = importlib.util.find_spec("torch")
+        self.asking = True
+        try:
+            self.real = importlib.util.find_spec("torch")
+        finally:
+            self.asking = False
         if self.real is None or self.real.loader is None:
             return None
         spec = importlib.machinery.ModuleSpec(
@@ -75,14 +80,29 @@ class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: Any) -> None:
         module.__spec__.loader = self.real.loader
         module.__loader__ = self.real.loader
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
         self.real.loader.exec_module(module)
+        _install(self.settings_text)
+
+
+def _install(settings_text: str) -> None:
+    """Whatever goes wrong in here is ours: say so, and let the training run unmeasured."""
+    try:
         from vivace.measure.inside.install import install
 
-        install(self.settings_text)
+        install(settings_text)
+    except Exception as error:
+        sys.stderr.write(f"vivace: cannot measure this process ({type(error).__name__}: {error})\n")
 
 
-_run_the_next_sitecustomize()
 _settings_text = os.environ.get(_SETTINGS_VARIABLE)
-if _settings_text:
-    sys.meta_path.append(_Borrowed(os.environ.get("VIVACE_HOME", "").split(os.pathsep)))
-    sys.meta_path.insert(0, _AfterTorch(_settings_text))
+try:
+    _run_the_next_sitecustomize()
+finally:
+    if _settings_text:
+        sys.meta_path.append(_Borrowed(os.environ.get("VIVACE_HOME", "").split(os.pathsep)))
+        if "torch" in sys.modules:
+            _install(_settings_text)
+        else:
+            sys.meta_path.insert(0, _AfterTorch(_settings_text))

@@ -18,7 +18,7 @@ __all__ = ["STOP_FILE", "Attendant"]
 
 STOP_FILE = "stop"
 _PERIOD_S = 0.2
-_GRACE_S = 30.0  # after the measurement is done: time for the script's own clean-up before we end the process
+_GRACE_S = 30.0  # where the training ran in a thread: time for the main thread to notice, before we end the process
 
 
 class Attendant(threading.Thread):
@@ -44,7 +44,7 @@ class Attendant(threading.Thread):
                     return
             self.sample()
         if self.leaving.is_set() and not self.done.wait(_GRACE_S):
-            # Something caught our SystemExit or waits for ever in its clean-up. The record is safe: end here.
+            # The record is safe: end here.
             with contextlib.suppress(Exception):
                 import sys
 

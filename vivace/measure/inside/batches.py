@@ -2,33 +2,65 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-__all__ = ["batch_size_of", "describe_inputs"]
+__all__ = ["BatchReader", "describe_inputs"]
 
 _DEPTH = 4  # batches are tuples of dicts of tensors; deeper nesting is not a batch
 
 
-def batch_size_of(batch: Any, asked: int | None = None) -> int | None:
-    """The number of samples in what a DataLoader yielded. ``asked`` is the loader's own ``batch_size``.
+class BatchReader:
+    """Reads the batch size of one loader. Where it stands is decided by the first batch and then kept: the last batch
+    of an epoch is smaller, and its other dimensions may happen to equal the size that was asked for.
 
-    The first tensor's first dimension, unless the loader's batch size is found elsewhere: in the second dimension
-    (time-first sequences) or as the length of a list (detection: one tensor per image).
+    The first dimension of the first tensor, unless the loader's own ``batch_size`` is found elsewhere: in the second
+    (time-first sequences), or as the length of a list (detection: one tensor per image).
     """
-    first = _first_tensor(batch)
-    if first is None:
-        return _declared_size(batch)
-    shape = tuple(first.shape)
-    if asked and asked > 1 and (not shape or shape[0] != asked):
-        if len(shape) > 1 and shape[1] == asked:
-            return asked
-        if _has_list_of_length(batch, asked):
-            return asked
-    return int(shape[0]) if shape else 1
+
+    def __init__(self, asked: int | None) -> None:
+        self.asked = asked
+        self.where: str | None = None
+
+    def size(self, batch: Any) -> int | None:
+        with contextlib.suppress(Exception):  # a batch can be anything, and what we want to know is never worth a crash
+            if self.where is None:
+                self.where = self._find(batch)
+            return self._read(batch)
+        return None
+
+    def _find(self, batch: Any) -> str:
+        first = _first_tensor(batch)
+        shape = tuple(first.shape) if first is not None else ()
+        if first is None:
+            return "declared"
+        if self.asked and self.asked > 1 and (not shape or shape[0] != self.asked):
+            if len(shape) > 1 and shape[1] == self.asked:
+                return "second"
+            if _list_of_length(batch, self.asked) is not None:
+                return "list"
+        return "first"
+
+    def _read(self, batch: Any) -> int | None:
+        if self.where == "declared":
+            return _declared_size(batch)
+        if self.where == "list":
+            images = batch[0] if isinstance(batch[0], (list, tuple)) else batch
+            return len(images)
+        shape = tuple(_first_tensor(batch).shape)
+        if not shape:
+            return 1
+        return int(shape[1] if self.where == "second" and len(shape) > 1 else shape[0])
 
 
 def describe_inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | None, int | None]:
     """(samples, tokens) of a forward's inputs; tokens only where the input is a matrix of integer ids."""
+    with contextlib.suppress(Exception):  # inputs can be anything (nested tensors raise when asked for their shape)
+        return _samples_and_tokens(args, kwargs)
+    return None, None
+
+
+def _samples_and_tokens(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | None, int | None]:
     tensor = kwargs.get("input_ids")
     if tensor is None or not hasattr(tensor, "shape"):
         tensor = _first_tensor((args, kwargs))
@@ -57,12 +89,13 @@ def _first_tensor(value: Any, depth: int = _DEPTH) -> Any:
     return None
 
 
-def _has_list_of_length(value: Any, length: int, depth: int = 2) -> bool:
-    if isinstance(value, (list, tuple)):
-        if len(value) == length:
-            return True
-        return depth > 0 and any(_has_list_of_length(item, length, depth - 1) for item in value)
-    return False
+def _list_of_length(batch: Any, length: int) -> Any:
+    """The list of per-sample things in a batch ``(images, targets)``, or the batch itself when it is one."""
+    if isinstance(batch, (list, tuple)) and batch:
+        for candidate in (batch[0], batch):
+            if isinstance(candidate, (list, tuple)) and len(candidate) == length:
+                return candidate
+    return None
 
 
 def _declared_size(batch: Any) -> int | None:

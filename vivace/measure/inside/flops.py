@@ -37,9 +37,9 @@ class FlopCount(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, in_backward: Any) -> None:
+    def __init__(self, where: Any) -> None:
         super().__init__()
-        self._in_backward = in_backward  # () -> "no", "yes" or "with graph"
+        self._where = where  # () -> "forward", "backward", "backward with graph" or "elsewhere"
         self.forward = 0
         self.backward = 0
         self.recomputed = 0
@@ -76,10 +76,12 @@ class FlopCount(TorchDispatchMode):
         return result
 
     def _add(self, flops: int, name: str, args: Any) -> None:
-        where = self._in_backward()
-        if where == "no":
+        where = self._where()
+        if where == "elsewhere":
+            return  # an optimizer's own products (Muon), metrics, validation: not the model's work on this batch
+        if where == "forward":
             self.forward += flops
-        elif where == "yes" and torch.is_grad_enabled():
+        elif where == "backward" and torch.is_grad_enabled():
             self.recomputed += flops  # backward formulas run without gradients; only a recomputed forward has them
         else:
             self.backward += flops

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +39,9 @@ def write(session: Session, status: str, reason: str | None, touch_gpu: bool) ->
 def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -> dict[str, Any]:
     on_gpu = session.device.type == "cuda"
     raw, first_is_warmup = _measured_marks(session)
-    timelines = _timelines(raw, on_gpu and touch_gpu)
-    if first_is_warmup:  # never a figure from the first call
-        timelines = {clock: _without_first(timeline) for clock, timeline in timelines.items()}
+    timelines = _timelines(raw, on_gpu and touch_gpu, session.notes)
+    if first_is_warmup:  # never a figure from the first call, nor from the step that was slowed down to count FLOPs
+        timelines = {clock: _without(timeline, {0, session.flops_step}) for clock, timeline in timelines.items()}
     main = timelines.get("gpu") or timelines["host"]
     indices = devices_in_use() if touch_gpu else []
     return {
@@ -58,7 +59,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         **_inputs(session, main.steps),
         "losses": _losses(main.steps) if touch_gpu or not on_gpu else [],
         "skipped_steps": sum(step.skipped for step in main.steps),
-        "optimizers": len(session.counts),
+        "optimizers": len({mark[3]["by"] for mark in raw if mark[0] == "opt-" and mark[3]}),
         "micro_batches": _per_step([len(step.backwards) for step in main.steps]),
         "validation": {
             "ms": main.validation_ms, "batches": main.validation_batches, "runs": main.validation_runs,
@@ -73,6 +74,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "syncs": session.syncs.as_list(session.settings.sync_steps) if session.syncs else [],
         "devices": describe_devices(indices),
         "process": describe_process(),
+        "written_at": time.time(),
         "parameters": _parameters(session),
         "notes": session.notes,
     }  # fmt: skip
@@ -98,18 +100,20 @@ def _ends_step(mark: Any) -> bool:
     return mark[0] == "opt-" and bool(mark[3]) and mark[3]["ends_step"]
 
 
-def _timelines(raw: list[Any], read_gpu: bool) -> dict[str, Timeline]:
+def _timelines(raw: list[Any], read_gpu: bool, notes: list[str]) -> dict[str, Timeline]:
     timelines = {"host": split(host_marks(raw))}
     if read_gpu:
         # A broken context (a device assert, a lost GPU) still leaves the host's clock.
-        with contextlib.suppress(RuntimeError):
+        try:
             torch.cuda.synchronize()
             timelines["gpu"] = split(gpu_marks(raw))
+        except RuntimeError as error:
+            notes.append(f"times are the host's: the GPU's could not be read ({str(error).splitlines()[0]})")
     return timelines
 
 
-def _without_first(timeline: Timeline) -> Timeline:
-    timeline.steps = timeline.steps[1:]
+def _without(timeline: Timeline, left_out: set[int | None]) -> Timeline:
+    timeline.steps = [step for number, step in enumerate(timeline.steps) if number not in left_out]
     return timeline
 
 
@@ -131,9 +135,13 @@ def _inputs(session: Session, steps: list[Step]) -> dict[str, Any]:
     by_root: dict[int, list[list[Any]]] = {}
     for index, step_forwards in enumerate(forwards):
         for forward in step_forwards:
-            by_root.setdefault(forward["root"], [[] for _ in steps])[index].append(forward)
-    # Of several networks, the one called least often sees each sample once (a discriminator sees it three times).
-    order = sorted(by_root, key=lambda root: (sum(map(len, by_root[root])), -sizes.get(root, 0)))
+            if forward["root"] not in by_root:
+                by_root[forward["root"]] = [[] for _ in steps]
+            by_root[forward["root"]][index].append(forward)
+    # Of several networks that every step calls, the one called least often sees each sample once (a discriminator sees
+    # it three times); one that only some steps call is an auxiliary.
+    calls = {root: sum(map(len, forwards_of_root)) for root, forwards_of_root in by_root.items()}
+    order = sorted((r for r in calls if calls[r] >= 0.9 * len(steps)), key=lambda r: (calls[r], -sizes.get(r, 0)))
     samples = [sum(f["samples"] or 0 for f in step) for step in by_root[order[0]]] if order else []
     # Fewer fetches than steps: the batches are used several times, count what was trained on.
     if fetches >= 0.9 * len(steps) and any(fetched):

@@ -8,6 +8,7 @@ import platform
 import socket
 import sys
 import sysconfig
+import types
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,8 @@ def _code_hash(main: str | None) -> str | None:
     installed = tuple(os.path.abspath(path) + os.sep for path in set(sysconfig.get_paths().values()))
     files = {os.path.abspath(main)}
     for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file and file.endswith(".py"):
+        file = getattr(module, "__file__", None) if isinstance(module, types.ModuleType) else None
+        if isinstance(file, str) and file.endswith(".py"):
             file = os.path.abspath(file)
             ours = (module.__name__ or "").partition(".")[0] == "vivace"
             if not ours and not file.startswith(installed) and any(file.startswith(home + os.sep) for home in homes):

@@ -27,7 +27,11 @@ class Recorder:
         os.register_at_fork(after_in_child=self.reset)
 
     def reset(self) -> None:
+        # In a forked child the parent's CUDA events must not be freed: that would call into a driver that is not there.
+        self._of_the_parent = getattr(self, "marks", None)
         self.armed = False
+        self.given_up = False
+        self.evaluating = False  # between eval() and train() of a root
         self.inside = False
         self.backward_makes_graph = False  # backward(create_graph=True): gradients of gradients will follow
         self.thread = 0
@@ -53,6 +57,10 @@ class Recorder:
     def here(self) -> bool:
         """Whether a patched function called now is one to record."""
         return self.armed and not self.inside and threading.get_ident() == self.thread
+
+    def give_up(self) -> None:
+        """After an error of our own: record nothing more in this process."""
+        self.armed, self.given_up = False, True
 
     def mark(self, code: str, extra: Any = None) -> None:
         if self._event is None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import enum
+import multiprocessing.util
 import os
 import re
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import torch
 
 from vivace.measure.inside import payload
 from vivace.measure.inside.attendant import Attendant
+from vivace.measure.inside.cycles import Cycles
 from vivace.measure.inside.energy import EnergyMeter
 from vivace.measure.inside.flops import FlopCount, something_was_compiled
 from vivace.measure.inside.kernels import ProfileWindow
@@ -34,6 +37,7 @@ __all__ = ["Session", "Stage"]
 
 _ENERGY_WINDOW_S = 2.0  # the NVML counter is refreshed every 20 to 100 ms: two seconds keep that error below 5 %
 _TAIL_STEPS_MAX = 2000
+_MARKS_KEPT = 20_000
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
 _RESTARTS_MAX = 3  # a script that makes a new optimizer every epoch must not keep us waiting for ever
 
@@ -64,8 +68,8 @@ class Session:
         self.stage = Stage.WAITING
         self.stage_steps = 0
         self.total_steps = 0
-        self.counts: dict[int, int] = {}
-        self.anchor: int | None = None
+        self.cycles = Cycles()
+        self.flops_step: int | None = None
         self.restarts = 0
         self.window: tuple[int, int] | None = None  # indices into the recorder's marks
         self.window_start: int | None = None
@@ -80,12 +84,26 @@ class Session:
         self.written = False
         self.raised = 0
         self.rank, self.world = 0, 1
+        self.device = torch.device("cpu")
         self._tool: Any = None
 
     # -- beginning -------------------------------------------------------------------------------------------------
 
     def begin(self, device: torch.device) -> None:
-        """At the first backward of the process."""
+        """At the first backward, and before the first optimizer step: the thread and device that step are the ones.
+
+        (A backward in a helper thread or on the CPU may come first: a sanity check, an initialisation.)
+        """
+        if self.total_steps > 0 or self.recorder.given_up:
+            return
+        if self.attendant is None:
+            self._start(device)
+        elif threading.get_ident() != self.recorder.thread or device.type != self.device.type:
+            self.device = device
+            self.recorder.marks.clear()
+            self.recorder.arm(device)
+
+    def _start(self, device: torch.device) -> None:
         if device.type not in ("cuda", "cpu"):
             self.notes.append(f"device {device.type}: times are the host's, taken without synchronising")
         self.device = device
@@ -97,6 +115,8 @@ class Session:
         )
         self.attendant.start()
         atexit.register(self._at_exit)
+        # Forked children of multiprocessing leave without atexit, but run their finalizers.
+        multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
         self._enter(Stage.WARMUP)
 
     def _sample_power(self) -> None:
@@ -116,34 +136,29 @@ class Session:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def on_step(self, optimizer: Any, skipped: bool) -> None:
-        """After every outermost optimizer step; decides whether it ends a cycle."""
-        ends = self._ends_a_cycle(id(optimizer))
-        self.recorder.mark("opt-", {"ends_step": ends, "skipped": skipped})
-        if not ends or self.stage is Stage.DONE:
-            if self.stage is Stage.DONE:
-                self._leave()
+        """After every outermost optimizer step. An error of our own ends the measurement, never the training."""
+        try:
+            self._on_step(optimizer, skipped)
+        except Exception as error:
+            self.recorder.give_up()
+            self.notes.append(f"vivace's own error: {type(error).__name__}: {error}")
+            self._write("partial", self.notes[-1])
+
+    def _on_step(self, optimizer: Any, skipped: bool) -> None:
+        ends = self.cycles.step(optimizer)
+        self.recorder.mark("opt-", {"ends_step": ends, "skipped": skipped, "by": id(optimizer)})
+        if self.stage is Stage.DONE:
+            self._leave()
+        if not ends:
             return
+        if self.cycles.changed:
+            self._begin_again()
         self.total_steps += 1
         self.stage_steps += 1
         self._advance()
 
-    def _ends_a_cycle(self, optimizer: int) -> bool:
-        """A cycle ends when the anchor steps: the optimizer that steps least often, the last one among equals.
-
-        With one optimizer that is every step; with a GAN's two it is the second; with five critic steps to one of
-        the generator it is the generator. When a new anchor appears, what was seen before is warm-up.
-        """
-        self.counts[optimizer] = self.counts.get(optimizer, 0) + 1
-        least = min(self.counts.values())
-        newest = [key for key, count in self.counts.items() if count == least][-1]
-        if len(self.counts) > 1 and newest != self.anchor and self.counts[newest] == 1:
-            self._new_anchor(newest)
-        elif self.anchor is None:
-            self.anchor = newest
-        return optimizer == self.anchor
-
-    def _new_anchor(self, optimizer: int) -> None:
-        self.anchor = optimizer
+    def _begin_again(self) -> None:
+        """What a step is has changed (another optimizer appeared): what was seen before is warm-up."""
         if self.stage in (Stage.WARMUP, Stage.WINDOW, Stage.FLOPS_EARLY) and self.restarts < _RESTARTS_MAX:
             if self.stage is Stage.FLOPS_EARLY and self.flops is not None:
                 self.flops.finish()
@@ -161,6 +176,7 @@ class Session:
 
     def _during_warmup(self) -> None:
         self.warmup.step(time.perf_counter(), self.loaders)
+        self._forget_old_marks()
         if self.total_steps == 1:
             return
         if self.settings.count_flops and self.flops is None and not something_was_compiled():
@@ -168,15 +184,26 @@ class Session:
         elif self.warmup.is_over():
             self._open_window()
 
+    def _forget_old_marks(self) -> None:
+        """A warm-up may be long; only its last steps can still be of use."""
+        marks = self.recorder.marks
+        if len(marks) > _MARKS_KEPT:
+            _code, ns, event, _extra = marks[-1]  # the mark that ended this step
+            marks[:] = [("open", ns, event, None)]
+
     def _begin_flops(self, stage: Stage) -> None:
-        self.flops = FlopCount(in_backward=self._in_backward)
+        self.flops = FlopCount(where=self._where)
+        self.flops_step = self.total_steps
         self._enter(stage)
         self.flops.begin()
 
-    def _in_backward(self) -> str:
-        if self.recorder.marks[-1][0] not in ("bwd+", "bwd="):
-            return "no"
-        return "with graph" if self.recorder.backward_makes_graph else "yes"
+    def _where(self) -> str:
+        """What runs now, by the last mark: a root's forward with the loss after it, a backward, or something else."""
+        code, _ns, _event, extra = self.recorder.marks[-1]
+        if code in ("bwd+", "bwd="):
+            return "backward with graph" if self.recorder.backward_makes_graph else "backward"
+        in_forward = code == "fwd+" or (code == "fwd-" and extra is not None and extra["grad"])
+        return "forward" if in_forward and not self.recorder.evaluating else "elsewhere"
 
     def _during_flops_early(self) -> None:
         assert self.flops is not None
@@ -204,7 +231,6 @@ class Session:
         self.window = (self.window_start, len(self.recorder.marks))
         self.memory = self._memory_now()
         self._enter(Stage.TAIL)
-        self.stage_steps = 0
         self._during_tail()
 
     def _memory_now(self) -> dict[str, Any]:
@@ -277,7 +303,9 @@ class Session:
     def _end(self) -> None:
         self._enter(Stage.DONE)
         self._write("complete", None)
-        if self.attendant is not None:
+        if self.attendant is not None and threading.current_thread() is not threading.main_thread():
+            # Our SystemExit ends this thread only; the main one may wait for it for ever.
+            self.notes.append("the training ran in a thread: the process is ended if it does not end by itself")
             self.attendant.leaving.set()
         self._leave()
 
@@ -313,7 +341,7 @@ class Session:
         if self.written:
             return
         self.written = True
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):  # the training is over or goes on: our record must not be what breaks it
             payload.write(self, status, reason, touch_gpu)
 
 

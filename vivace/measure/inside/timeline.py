@@ -14,7 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["PHASES", "Mark", "Step", "Timeline", "split"]
+__all__ = ["NO_LOSS", "PHASES", "Mark", "Step", "Timeline", "split"]
+
+NO_LOSS = "no loss"  # the extra of a ``bwd+`` that is no micro-batch: torch.autograd.grad (penalties, checks)
 
 PHASES = ("loader", "copy", "forward", "backward", "communication", "optimizer", "other")
 
@@ -125,12 +127,15 @@ class _Splitter:
             self.leave(code[:-1], extra)
 
     def enter(self, name: str, extra: Any) -> None:
+        if name == "opt" and "optimizer" in self.stack:
+            self.stack.clear()  # its last step raised and never left
         if name == "data" and not self.stack:
             self.close_piece()
         elif name == "bwd":
             self.settle_tail("forward")
             self.piece.trained = True
-            self.piece.step.backwards.append(extra)
+            if extra is not NO_LOSS:
+                self.piece.step.backwards.append(extra)
         elif name == "opt" and not self.stack:
             self.settle_tail("other")
             self.piece.trained = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch.compiler import is_compiling
 
 from vivace.measure.inside.patches import unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
+from vivace.measure.inside.timeline import NO_LOSS
 
 __all__ = ["install"]
 
@@ -22,7 +24,8 @@ def install(recorder: Recorder, on_first_backward: Any) -> None:
         if is_compiling():
             return original_backward(tensors, *args, **kwargs)
         if not recorder.armed:
-            on_first_backward(_device_of(tensors))
+            with contextlib.suppress(Exception):
+                on_first_backward(_device_of(tensors))
         if not recorder.here():
             return original_backward(tensors, *args, **kwargs)
         recorder.mark("bwd+", _loss_of(tensors, unscaled))
@@ -38,7 +41,7 @@ def install(recorder: Recorder, on_first_backward: Any) -> None:
     def grad(*args: Any, **kwargs: Any) -> Any:
         if is_compiling() or not recorder.here():
             return original_grad(*args, **kwargs)
-        recorder.mark("bwd+")
+        recorder.mark("bwd+", NO_LOSS)
         recorder.inside = True
         recorder.backward_makes_graph = bool(kwargs.get("create_graph", args[4] if len(args) > 4 else False))
         try:
@@ -54,13 +57,13 @@ def install(recorder: Recorder, on_first_backward: Any) -> None:
 
 def _device_of(tensors: Any) -> torch.device:
     first = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
-    return first.device
+    return first.device if isinstance(first, torch.Tensor) else first.node.metadata.get("device", torch.device("cpu"))
 
 
 def _loss_of(tensors: Any, unscaled: dict[int, torch.Tensor]) -> torch.Tensor | float | None:
     """The scalar that backward starts from; on a GPU a copy there, for CUDA graphs reuse the original's memory."""
     tensor = tensors if isinstance(tensors, torch.Tensor) else None
-    if tensor is None or tensor.numel() != 1:
+    if tensor is None or tensor.numel() != 1 or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return None
     raw = unscaled.pop(id(tensor), None)
     loss = (tensor if raw is None else raw).detach()

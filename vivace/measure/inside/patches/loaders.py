@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from vivace.measure.inside.batches import batch_size_of
+from vivace.measure.inside.batches import BatchReader
 from vivace.measure.inside.flops import uncounted
 from vivace.measure.inside.patches import unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
@@ -20,7 +21,6 @@ def install(recorder: Recorder, seen: dict[str, Any]) -> None:
     """``seen`` collects the settings of the DataLoaders in use; it outlives them."""
     original_next = _BaseDataLoaderIter.__next__
     original_iter = DataLoader.__iter__
-    asked_sizes: dict[int, int | None] = {}
 
     def fetch(self: Any) -> Any:
         if not recorder.here():
@@ -30,14 +30,15 @@ def install(recorder: Recorder, seen: dict[str, Any]) -> None:
         size = None
         try:
             batch = uncounted(original_next, self)
-            size = batch_size_of(batch, asked_sizes.get(id(self)))
+            size = self._vivace_batches.size(batch) if hasattr(self, "_vivace_batches") else None
             return batch
         finally:
             recorder.inside = False
             recorder.mark("data-", size)
 
     def start(self: Any) -> Any:
-        seen[str(id(self))] = _settings_of(self)
+        with contextlib.suppress(Exception):
+            seen[str(id(self))] = _settings_of(self)
         if not recorder.here():
             iterator = original_iter(self)
         else:
@@ -48,7 +49,9 @@ def install(recorder: Recorder, seen: dict[str, Any]) -> None:
             finally:
                 recorder.inside = False
                 recorder.mark("data-")
-        asked_sizes[id(iterator)] = self.batch_size
+        if not hasattr(iterator, "_vivace_batches"):
+            with contextlib.suppress(Exception):
+                iterator._vivace_batches = BatchReader(self.batch_size)  # type: ignore[attr-defined]
         return iterator
 
     _BaseDataLoaderIter.__next__ = unseen_by_dynamo(fetch)  # type: ignore[method-assign]

@@ -78,6 +78,7 @@ def _watch_mode_switches(recorder: Recorder, roots: WeakSet[torch.nn.Module]) ->
 
     def train(self: torch.nn.Module, mode: bool = True) -> Any:
         if not is_compiling() and recorder.here() and self in roots and self.training != mode:
+            recorder.evaluating = not mode
             recorder.mark("train" if mode else "eval")
         return original(self, mode)
 

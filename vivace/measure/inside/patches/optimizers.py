@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import Any
 
 import torch
@@ -13,68 +15,67 @@ from vivace.measure.inside.recorder import Recorder
 __all__ = ["install"]
 
 
-class _Nesting:
-    """The optimizers whose step is running, outermost first, and whether any of them really stepped."""
+class _Scaler:
+    """Whether a GradScaler's step is running, and whether the optimizer inside it really stepped."""
 
     def __init__(self) -> None:
-        self.running: list[int] = []
+        self.running = False
         self.stepped = False
 
-    def enter(self, optimizer: Any) -> bool:
-        """True for the outermost call. One already listed means that its last step raised: forget that one."""
-        if id(optimizer) in self.running:
-            del self.running[self.running.index(id(optimizer)) :]
-        self.running.append(id(optimizer))
-        return len(self.running) == 1
 
-    def leave(self) -> bool:
-        if self.running:
-            self.running.pop()
-        self.stepped = True
-        return not self.running
+def _is_outermost() -> bool:
+    """Optimizers wrap and subclass each other, and a step may raise: only the call stack knows how deep we are."""
+    depth, frame = 0, sys._getframe(2)
+    while frame is not None:
+        depth += frame.f_code is _HOOKED_STEP
+        frame = frame.f_back  # type: ignore[assignment]
+    return depth <= 1
+
+
+# The code of torch's wrapper around every optimizer's step, in which the hooks run.
+_HOOKED_STEP = torch.optim.Optimizer.profile_hook_step(lambda self: None).__code__
 
 
 def install(recorder: Recorder, on_first: Any, on_step: Any) -> None:
-    """``on_first(device)`` arms the recorder where no backward was seen; ``on_step(optimizer, skipped)`` is called
-    after the outermost step and leaves the closing mark itself."""
-    nesting = _Nesting()
+    """``on_first(device)`` arms the recorder for the thread and device that really train.
+    ``on_step(optimizer, skipped)`` is called after the outermost step and leaves the closing mark itself."""
+    scaler = _Scaler()
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if not recorder.armed:
+        with contextlib.suppress(Exception):
             on_first(_device_of(optimizer))
-        if recorder.here() and nesting.enter(optimizer):
+        if recorder.here() and not scaler.running and _is_outermost():
             recorder.mark("opt+")
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if recorder.here() and nesting.leave():
+        scaler.stepped = True
+        if recorder.here() and not scaler.running and _is_outermost():
             on_step(optimizer, False)
 
-    before._torchdynamo_disable = True  # type: ignore[attr-defined]
-    after._torchdynamo_disable = True  # type: ignore[attr-defined]
+    # A compiled optimizer step must not be traced through our hooks.
+    before._torchdynamo_disable = after._torchdynamo_disable = True  # type: ignore[attr-defined]
     register_optimizer_step_pre_hook(unseen_by_dynamo(before))
     register_optimizer_step_post_hook(unseen_by_dynamo(after))
-    _watch_the_scaler(recorder, nesting, on_step)
+    _watch_the_scaler(recorder, scaler, on_step)
 
 
 def _device_of(optimizer: Any) -> torch.device:
     return optimizer.param_groups[0]["params"][0].device
 
 
-def _watch_the_scaler(recorder: Recorder, nesting: _Nesting, on_step: Any) -> None:
+def _watch_the_scaler(recorder: Recorder, scaler: _Scaler, on_step: Any) -> None:
     original = torch.amp.GradScaler.step
 
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        if nesting.running or not recorder.here():
+        if scaler.running or not recorder.here():
             return original(self, optimizer, *args, **kwargs)
-        nesting.enter(self)
-        nesting.stepped = False
+        scaler.running, scaler.stepped = True, False
         recorder.mark("opt+")
         try:
             result = original(self, optimizer, *args, **kwargs)
         finally:
-            stepped = nesting.stepped
-            nesting.running.clear()
-        on_step(optimizer, not stepped)
+            scaler.running = False
+        on_step(optimizer, not scaler.stepped)
         return result
 
     torch.amp.GradScaler.step = unseen_by_dynamo(step)  # type: ignore[method-assign]
