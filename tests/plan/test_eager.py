@@ -106,3 +106,9 @@ def test_freed_gradients_are_reserved_beside_the_loss():
     need = memory(on_h200(model, 4, "bf16-pure", "full"))
     assert need.reserved_gib == pytest.approx(87.5, rel=0.05)
     assert need.allocated_gib == pytest.approx(72.7, rel=0.05)
+
+
+def test_a_measurement_of_a_faster_processor_lowers_the_floor():
+    job = on_h200(GPT, 1, "bf16-amp")
+    slow, fast = step_time(job), step_time(replace(job, compute_scale=0.5))
+    assert fast.launch == pytest.approx(slow.launch / 2)

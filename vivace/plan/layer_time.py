@@ -285,7 +285,9 @@ def layer_time(job: TransformerJob) -> LayerTime:
     scale = job.compute_scale
     tensor = _tensor_links(job, shape)
     context = _context_links(job, shape, (core_forward, core_backward))
-    launch = software(job.software).launch_us * 1e-6
+    runs_ahead = job.software in RUNS_AHEAD
+    # A calibrated step that waits for the processor was measured with the user's own processor.
+    launch = software(job.software).launch_us * 1e-6 * (scale if runs_ahead else 1.0)
     return LayerTime(
         forward * scale,
         backward * scale,
@@ -294,7 +296,7 @@ def layer_time(job: TransformerJob) -> LayerTime:
         *context,
         launch * FORWARD_KERNELS,
         launch * BACKWARD_KERNELS,
-        job.software in RUNS_AHEAD,
+        runs_ahead,
     )
 
 

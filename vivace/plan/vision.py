@@ -105,7 +105,7 @@ def vision_step_time(job: VisionJob) -> StepTime:
     forward = sum(_seconds(gpu, op, job) for op in job.model.operations if not op.backward) * job.compute_scale
     backward = sum(_seconds(gpu, op, job) for op in job.model.operations if op.backward) * job.compute_scale
     compute = job.accumulation * (forward + backward)
-    launches = behaviour.launch_us * 1e-6 * _launched(job) * job.accumulation
+    launches = behaviour.launch_us * 1e-6 * _launched(job) * job.accumulation * job.compute_scale
     group = Group.of(job.machine, job.gpus)
     reduce = all_reduce_seconds(job.machine, group, job.model.parameters * job.precision.reduce_bytes)
     exposed = max(0.1 * reduce, reduce - behaviour.data_overlap * backward) if reduce else 0.0

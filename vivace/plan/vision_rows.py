@@ -152,8 +152,11 @@ def _bert(
         phase_one = re.search(r"seq(?:uence length)? ?(\d+)", row.get(COMMENTS, ""))
         seq_len = int(phase_one[1]) if phase_one else 128
         notes.append(f"seq_len blank: {seq_len} (the file's comments)")
-    if batch * seq_len > 262_144:
-        raise Skip(f"batch_per_gpu {batch} is the accumulated batch, not the micro-batch")
+    if batch * seq_len > 262_144:  # more than any card holds: what the accumulation steps add up to
+        if accumulation == 1 or batch % accumulation:
+            raise Skip(f"batch_per_gpu {batch} is the accumulated batch, not the micro-batch")
+        notes.append(f"batch_per_gpu {batch} is the accumulated batch: micro-batch {batch // accumulation}")
+        batch //= accumulation
     # The recipes pad 30,522 words to a multiple of 8; question answering has two outputs, padded likewise.
     vocab = 8 if "squad" in name or "fine" in name else -(-model.vocab // 8) * 8
     share = GATHERED_SHARE if GATHERS.search(row.get(COMMENTS, "").lower()) else 1.0
