@@ -36,7 +36,6 @@ KNOBS = [
     "software.megatron.tensor_overlap_backward",
     "software.composer.stream",
     "software.compiled.stream",
-    "software.torch.stream",
     "links.contention",
     "links.jitter_per_doubling",
 ]

@@ -7,7 +7,13 @@ autocast, fused AdamW) and Llama 3 8B (weights and moments in bf16, every layer 
 batch sizes each, on synthetic data that is already on the GPU. Each family runs in a process of its own,
 the smallest batch first; a batch that does not fit is written down as such and the next family goes on.
 Step times are CUDA events of single steps: median, p10, p90 after warm-up. Without a GPU: `--predict`
-writes the predictions alone.
+writes the predictions alone, and
+
+python benchmarks/plan_h200.py OUT.csv --beside results/plan_h200.csv
+
+puts today's predictions beside measurements that are on file (no GPU, seconds), with the table for docs.
+results/plan_h200.csv was predicted before it was measured; results/plan_h200_after.csv holds the same
+measurements beside the model that was then mended with them: fitted, not a test.
 """
 
 from __future__ import annotations
@@ -255,10 +261,49 @@ def show(row: dict[str, Any]) -> None:
     print(text, flush=True)
 
 
+MEASURED = ("status", "step_ms_median", "step_ms_p10", "step_ms_p90", "allocated_gib", "reserved_gib", "steps")
+
+
+def measured_on_file(row: dict[str, str]) -> dict[str, Any]:
+    """What ``measure`` gave, out of a row of the CSV."""
+    found: dict[str, Any] = {name: row[name] for name in ("gpu", "torch", "status")}
+    found |= {name: float(row[name]) for name in MEASURED[1:] if row[name]}
+    return {**found, "batch": int(row["batch"]), "steps": int(row["steps"] or 0)}
+
+
+def beside(out: Path, measured: Path) -> None:
+    """Today's predictions beside the measurements of an earlier run, and a table of both in Markdown."""
+    families = {family.name: family for family in FAMILIES}
+    with measured.open(newline="", encoding="utf-8") as file:
+        old = list(csv.DictReader(file))
+    new = [row_of(families[row["family"]], measured_on_file(row)) for row in old]
+    with out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="")
+        writer.writeheader()
+        writer.writerows({name: _rounded(row.get(name, "")) for name in COLUMNS} for row in new)
+    print("| model | batch | step measured | before | after | reserved measured | before | after |")
+    print("|---|---|---|---|---|---|---|---|")
+    for before, after in zip(old, new, strict=True):
+        if after["status"] != "ok":
+            continue
+        cells = [
+            f"{after['step_ms_median']:.1f} ms",
+            f"{float(before['step_error_pct']):+.1f} %",
+            f"{after['step_error_pct']:+.1f} %",
+            f"{after['reserved_gib']:.1f} GiB",
+            f"{float(before['reserved_error_pct']):+.1f} %",
+            f"{after['reserved_error_pct']:+.1f} %",
+        ]
+        print(f"| {after['family']} | {after['batch']} | " + " | ".join(cells) + " |")
+
+
 def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] == ["--worker"]:
         worker(arguments[1])
+        return
+    if arguments[1:2] == ["--beside"] and len(arguments) == 3:
+        beside(Path(arguments[0]), Path(arguments[2]))
         return
     only_predict = "--predict" in arguments
     arguments = [one for one in arguments if one != "--predict"]

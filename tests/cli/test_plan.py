@@ -39,6 +39,12 @@ def test_json_is_a_plan_record(tmp_path):
     assert plan.step_ms.low < plan.step_ms.estimate < plan.step_ms.high
 
 
+def test_the_verdict_minds_the_upper_end_of_the_interval():
+    plan = Plan.from_json(ask("llama-3-8b", "--cluster", "jean-zay-h100", "--gpus", "64", "--json"))
+    beyond = plan.memory_gib.high > plan.available_gib
+    assert plan.verdict == ("tight" if beyond else "fits")
+
+
 def test_a_given_layout_is_kept():
     plan = Plan.from_json(
         ask(

@@ -95,6 +95,12 @@ def test_verdict_has_three_answers():
     assert [verdict(need, 80) for need in (40, 78, 81)] == ["fits", "tight", "does not fit"]
 
 
+def test_an_interval_that_ends_beyond_the_card_is_tight():
+    assert verdict(71.3, 79.4, 79.9) == "tight"
+    assert verdict(70.0, 79.4, 78.4) == "fits"
+    assert verdict(80.0, 79.4, 89.6) == "does not fit"
+
+
 @quick
 @given(
     tensor=st.sampled_from([1, 2, 4, 8]),

@@ -16,6 +16,7 @@ from vivace.plan.measured import measured_memory, measured_seconds
 from vivace.plan.score import mean_absolute_percentage_error, quantile, spearman
 from vivace.plan.tables import read_table
 from vivace.plan.validate import grade_file, grade_row
+from vivace.plan.vision_rows import question_from_vision_row
 
 DATA = Path(__file__).parent / "data"
 
@@ -218,3 +219,41 @@ def test_grades_as_a_csv_header_are_stable():
 def test_any_mixture_of_odd_cells_is_predicted_or_skipped(row_id, odd):
     grade = grade_row({**rows()[row_id], **odd})
     assert grade.skipped or grade.predicted_gib > 0
+
+
+def bert_row(**changes):
+    row = {
+        "row_id": "1",
+        "model": "BERT-large pre-train",
+        "gpu": "A100 80GB",
+        "n_gpus": "1",
+        "precision": "AMP",
+        "batch_per_gpu": "256",
+        "seq_len": "128",
+        "samples_s": "580",
+        "notes": "grad accumulation steps 32",
+        "_comments": "",
+    }
+    return {**row, **changes}
+
+
+def test_the_accumulated_batch_of_a_table_is_taken_apart():
+    question = question_from_vision_row(bert_row(batch_per_gpu="8192"))
+    assert question.job.layout.micro_batch == 256
+    assert question.samples == 8192
+    with pytest.raises(Skip, match="accumulated"):
+        question_from_vision_row(bert_row(batch_per_gpu="8192", notes=""))
+
+
+def test_only_recipes_that_gather_masked_positions_score_fewer():
+    every, masked = (question_from_vision_row(bert_row(_comments=words)) for words in ("NGC 20.03", "NGC 21.11"))
+    assert every.job.model.predicted_share == 1
+    assert masked.job.model.predicted_share == 80 / 512
+    assert masked.predict().total < every.predict().total
+
+
+def test_blank_precision_is_not_autocast():
+    row = {"model": "TinyLlama", "layers": "22", "hidden": "2048", "seq_len": "2048", "vocab": "32000", "gpu": "A100"}
+    row |= {"n_gpus": "1", "global_batch": "4", "micro_batch": "4", "precision": ""}
+    assert question_from_row(row).job.precision.cast_bytes == 0
+    assert question_from_row({**row, "precision": "bf16 autocast"}).job.precision.cast_bytes == 2

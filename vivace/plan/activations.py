@@ -96,4 +96,4 @@ def logits_bytes(
     model: Transformer, tokens: float, tensor: int, activation_bytes: float, per_logit_fp32: float
 ) -> float:
     """Logits in the compute type and the fp32 tensors of the loss that live with them."""
-    return tokens * model.vocab / tensor * (activation_bytes + per_logit_fp32)
+    return tokens * model.predicted_share * model.vocab / tensor * (activation_bytes + per_logit_fp32)

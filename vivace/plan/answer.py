@@ -49,7 +49,7 @@ def hardware_flops_per_step(job: TransformerJob) -> float:
     total = model_flops_per_token(model, job.seq_len) * tokens
     attention = 4.0 * model.layers * model.attention_width * job.seq_len * tokens
     if job.layout.recompute == "full":
-        layers = 2.0 * (model.matmul_parameters - model.vocab * model.hidden) * tokens
+        layers = 2.0 * (model.matmul_parameters - model.output_parameters) * tokens
         return total + layers + attention
     return total + (attention if job.layout.recompute == "selective" and job.attention != "flash" else 0.0)
 
@@ -135,7 +135,7 @@ def plan_vision(
 
 
 def _common(site: Site, gpus: int, step: StepTime, need: Memory) -> dict[str, Any]:
-    machine = site.machine
+    machine, needed = site.machine, interval(need.total_gib, "memory")
     return {
         "cluster": machine.name,
         "gpu": machine.gpu.name,
@@ -143,9 +143,9 @@ def _common(site: Site, gpus: int, step: StepTime, need: Memory) -> dict[str, An
         "gpus_per_node": machine.gpus_per_node,
         "nodes": -(-gpus // machine.gpus_per_node),
         "memory_parts_gib": need.parts(),
-        "memory_gib": interval(need.total_gib, "memory"),
+        "memory_gib": needed,
         "available_gib": machine.gpu.memory_gib,
-        "verdict": verdict(need.total_gib, machine.gpu.memory_gib),
+        "verdict": verdict(needed.estimate, machine.gpu.memory_gib, needed.high),
         "step_parts_ms": {name: value * 1e3 for name, value in step.parts().items()},
         "step_ms": interval(step.total * 1e3, "time"),
     }

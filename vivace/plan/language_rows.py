@@ -347,6 +347,9 @@ def _question(row: dict[str, str]) -> Question:
     framework = "fsdp" if zero == 3 else {"torch": "torch", "compiled": "torch"}.get(software, software)
     gpu = site.machine.gpu
     precision = parse_precision(row.get("precision", ""), framework=framework, gpu_has_bf16=gpu.supports("bf16"))
+    if precision.cast_bytes and not row.get("precision"):
+        precision = replace(precision, cast_bytes=0.0)
+        notes.append("precision blank: the layers' stream is 16-bit, as large-model frameworks keep it (no autocast)")
     if not gpu.supports(precision.compute):
         precision = replace(precision, compute="fp16")
         notes.append(f"{gpu.name} has no units for {row.get('precision')}: fp16 rates are used")

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from vivace.plan.collectives import Group, all_gather_seconds, all_reduce_seconds, point_to_point_seconds
 from vivace.plan.constants import constants, software
+from vivace.plan.eager import embedding_gradient_bytes, layer_traffic, loss_traffic, weight_cast_bytes
 from vivace.plan.gemm import gemm_seconds
 from vivace.plan.job import Attention, TransformerJob
 from vivace.plan.machine import Gpu
@@ -24,6 +25,11 @@ __all__ = ["HeadTime", "LayerTime", "Shape", "head_time", "layer_time"]
 # count).
 FORWARD_KERNELS = 22
 BACKWARD_KERNELS = 36
+# Matrix products and attention among them; the rest are the small kernels of an eager layer.
+FORWARD_PRODUCTS = 5
+BACKWARD_PRODUCTS = 10
+# Nothing in a plain PyTorch step waits for the GPU: the processor runs ahead of it over the whole step.
+RUNS_AHEAD = ("torch", "composer", "compiled")
 # Frameworks that pad the vocabulary to a multiple of 128 per rank by themselves.
 PADS_VOCABULARY = ("megatron", "megatron-core", "deepspeed")
 
@@ -40,6 +46,8 @@ class Shape:
     sequence_parallel: bool
     dtype: str
     activation_bytes: float
+    residual_bytes: float
+    """Wider than the activations under autocast."""
     attention: Attention
     software: str
 
@@ -58,6 +66,7 @@ class Shape:
             layout.sequence_parallel,
             job.precision.compute,
             job.precision.activation_bytes,
+            4.0 if job.precision.cast_bytes else job.precision.activation_bytes,
             job.attention,
             job.software,
         )
@@ -79,12 +88,14 @@ class LayerTime:
     context_backward: float
     launch_forward: float
     launch_backward: float
+    runs_ahead: bool = False
 
     def seconds(self, recompute: str) -> tuple[float, float]:
         """Forward and backward with communication.
 
         The GPU's work takes no less than the processor needs to launch it; collectives wait for every
-        rank, so they come on top of either.
+        rank, so they come on top of either. Where the processor runs ahead, it is late only over a whole
+        step (``late``).
         """
         links_forward = self.tensor_forward + self.context_forward
         links_backward = self.tensor_backward + self.context_backward
@@ -96,10 +107,18 @@ class LayerTime:
         elif recompute == "selective":
             backward += self.selective
             launch_backward += 0.25 * self.launch_forward
+        if self.runs_ahead:
+            return self.forward + links_forward, backward + links_backward
         return (
             max(self.forward, self.launch_forward) + links_forward,
             max(backward, launch_backward) + links_backward,
         )
+
+    def late(self, recompute: str, layers: int, busy: float) -> float:
+        """Seconds that a processor which runs ahead needs beyond the ``busy`` GPU to launch ``layers`` layers."""
+        again = {"full": 1.0, "selective": 0.25}.get(recompute, 0.0)
+        launches = layers * ((1.0 + again) * self.launch_forward + self.launch_backward)
+        return max(0.0, launches - busy) if self.runs_ahead else 0.0
 
 
 @dataclass(frozen=True)
@@ -185,6 +204,8 @@ def _flash(gpu: Gpu, model: Transformer, shape: Shape, dtype: str, heads: int, q
 
 def _elementwise(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, float]:
     """Norms, residuals, dropout, activation, rotary: passes over tokens x hidden (reads + writes)."""
+    if shape.software == "torch":
+        return _eager_elementwise(gpu, model, shape)
     t = shape.tensor
     whole = 1.0 / t if shape.sequence_parallel else 1.0
     ratio = model.ffn / model.hidden
@@ -202,6 +223,22 @@ def _elementwise(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, flo
     return (
         unit * (whole * whole_forward + split_forward / t) + gaps,
         unit * (whole * whole_backward + split_backward / t) + gaps,
+    )
+
+
+def _eager_elementwise(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, float]:
+    """Counted kernel by kernel, the casts of the layer's weights included."""
+    whole = 1.0 / shape.tensor if shape.sequence_parallel else 1.0
+    traffic = layer_traffic(model, shape.activation_bytes, shape.residual_bytes, shape.attention == "flash")
+    unit = shape.tokens * model.hidden * software("torch").stream / gpu.stream_rate
+    weights = model.attention_parameters + model.ffn_parameters
+    casts = weights / shape.tensor * weight_cast_bytes(shape.activation_bytes, shape.residual_bytes) / gpu.stream_rate
+    gap = constants("gemm")["gap_us"] * 1e-6
+    forward = unit * (whole * traffic.whole_forward + traffic.split_forward / shape.tensor)
+    backward = unit * (whole * traffic.whole_backward + traffic.split_backward / shape.tensor)
+    return (
+        forward + casts + gap * (FORWARD_KERNELS - FORWARD_PRODUCTS),
+        backward + casts + gap * (BACKWARD_KERNELS - BACKWARD_PRODUCTS),
     )
 
 
@@ -248,7 +285,9 @@ def layer_time(job: TransformerJob) -> LayerTime:
     scale = job.compute_scale
     tensor = _tensor_links(job, shape)
     context = _context_links(job, shape, (core_forward, core_backward))
-    launch = software(job.software).launch_us * 1e-6
+    runs_ahead = job.software in RUNS_AHEAD
+    # A calibrated step that waits for the processor was measured with the user's own processor.
+    launch = software(job.software).launch_us * 1e-6 * (scale if runs_ahead else 1.0)
     return LayerTime(
         forward * scale,
         backward * scale,
@@ -257,6 +296,7 @@ def layer_time(job: TransformerJob) -> LayerTime:
         *context,
         launch * FORWARD_KERNELS,
         launch * BACKWARD_KERNELS,
+        runs_ahead,
     )
 
 
@@ -277,13 +317,26 @@ def head_time(job: TransformerJob) -> HeadTime:
     if job.software in PADS_VOCABULARY:
         width = -(-width // 128) * 128
     dtype = "bf16" if shape.dtype == "fp8" else shape.dtype
-    forward, backward = _linear(gpu, dtype, shape.tokens, width, model.hidden)
-    logits = shape.tokens * width / gpu.stream_rate
-    fused = job.software in ("compiled", "composer", "megatron-core")
-    # Bytes per logit. Fused: read, write the gradient. Eager: to fp32, softmax, its gradient, back to 16 bit.
-    # Megatron's vocabulary-parallel loss takes maximum, difference, exponential, sum and quotient one by one.
-    passes = (8.0, 6.0) if fused else (28.0, 24.0) if job.software in PADS_VOCABULARY else (22.0, 18.0)
+    rows = max(1, round(shape.tokens * model.predicted_share))
+    forward, backward = _linear(gpu, dtype, rows, width, model.hidden)
+    logits = rows * width / gpu.stream_rate
+    passes = _loss_passes(job.software, shape.activation_bytes)
     forward += logits * passes[0]
     backward += logits * passes[1]
     embedding = shape.tokens * model.hidden * shape.activation_bytes * 4 / gpu.stream_rate
+    if job.software == "torch":
+        casts = width * model.hidden * weight_cast_bytes(shape.activation_bytes, shape.residual_bytes)
+        forward += casts / gpu.stream_rate
+        summed = embedding_gradient_bytes(model, job.precision.gradient_bytes) / shape.tensor
+        backward += (casts + summed) / gpu.stream_rate
     return HeadTime((forward + embedding) * job.compute_scale, (backward + embedding) * job.compute_scale)
+
+
+def _loss_passes(framework: str, activation_bytes: float) -> tuple[float, float]:
+    """Bytes per logit, forward and backward."""
+    if framework in ("compiled", "composer", "megatron-core"):
+        return 8.0, 6.0  # fused: read, write the gradient
+    if framework in PADS_VOCABULARY:
+        # Megatron's vocabulary-parallel loss takes maximum, difference, exponential, sum and quotient one by one.
+        return 28.0, 24.0
+    return loss_traffic(activation_bytes)

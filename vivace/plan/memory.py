@@ -6,9 +6,10 @@ parts add up to the whole. Touches nothing; called by the CLI, the search and ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from vivace.plan.activations import LayerActivations, layer_activations, logits_bytes
+from vivace.plan.allocator import LossMoment, eager_reserve_bytes
 from vivace.plan.constants import constants
 from vivace.plan.job import TransformerJob
 from vivace.plan.pipeline import Stages, in_flight, split_layers
@@ -173,8 +174,7 @@ def _moment(job: TransformerJob, stage: _Stage, layer: LayerActivations, moment:
     """The parts on one stage at the ``loss``, at the first layer of ``backward``, or at its ``end``."""
     values, layout = constants("memory"), job.layout
     states = state_bytes(job, stage.parameters)
-    persistent = job.software in MEGATRON or job.micro_batches > 1 or layout.zero >= 2
-    gradients = states.gradients if persistent or moment == "end" else 0.0
+    gradients = states.gradients if _gradients_persist(job) or moment == "end" else 0.0
     tokens = layout.micro_batch * job.seq_len / layout.context
     activations = stage.layers * _kept(job, layer) * stage.held
     if moment == "end" and stage.held <= 1:
@@ -184,14 +184,18 @@ def _moment(job: TransformerJob, stage: _Stage, layer: LayerActivations, moment:
     working = once if moment != "loss" else 0.0
     all_logits = _logits(job, tokens) if stage.head else 0.0
     logits = all_logits if moment == "loss" else 0.0
-    # The allocator keeps the blocks of the loss when the backward pass starts, and can reuse only part of
-    # them.
-    kept = values["fragmentation"] * min(once, all_logits)
     temporary = _optimizer_temporary(job, stage) if moment == "end" else 0.0
     cast = stage.parameters * job.precision.cast_bytes if layout.zero < 3 and moment != "end" else 0.0
     unsharded = _unsharded(job)
-    dynamic = activations + working + logits + unsharded + temporary
-    reserve = values["reserve_share"] * dynamic + values["reserve_gib"] * GIB + kept
+    if moment == "loss" and stage.head and _is_plain_eager(job):
+        reserve = _eager_reserve(job, states, activations, tokens)
+    else:
+        dynamic = activations + working + logits + unsharded + temporary
+        # The allocator keeps the blocks of the loss when the backward pass starts, and can reuse only part of
+        # them.
+        reserve = values["fragmentation"] * min(once, all_logits)
+        reserve += 0.0 if _is_plain_eager(job) else values["reserve_share"] * dynamic
+    reserve += values["reserve_gib"] * GIB
     return Memory(
         parameters_gib=(states.parameters + cast) / GIB,
         gradients_gib=gradients / GIB,
@@ -204,6 +208,29 @@ def _moment(job: TransformerJob, stage: _Stage, layer: LayerActivations, moment:
         temporary_gib=temporary / GIB,
         reserve_gib=reserve / GIB,
         context_gib=job.machine.gpu.context_gib,
+    )
+
+
+def _gradients_persist(job: TransformerJob) -> bool:
+    """Kept from step to step, or over micro-batches; plain PyTorch frees them after every step."""
+    return job.software in MEGATRON or job.micro_batches > 1 or job.layout.zero >= 2
+
+
+def _is_plain_eager(job: TransformerJob) -> bool:
+    """Eager PyTorch without gathered units, whose blocks ``allocator.py`` counts."""
+    return job.software == "torch" and job.layout.zero < 3
+
+
+def _eager_reserve(job: TransformerJob, states: States, activations: float, tokens: float) -> float:
+    model, layout, precision = job.model, job.layout, job.precision
+    narrow = precision.activation_bytes if precision.activation_bytes < 4 else 0.0
+    return eager_reserve_bytes(
+        LossMoment(
+            freed_gradients=0.0 if _gradients_persist(job) else states.gradients,
+            largest_gradient=model.vocab * model.hidden / layout.tensor * precision.gradient_bytes,
+            activations=activations,
+            logits_16=logits_bytes(model, tokens, layout.tensor, narrow, 0.0),
+        )
     )
 
 
@@ -221,24 +248,30 @@ def _optimizer_temporary(job: TransformerJob, stage: _Stage) -> float:
     return stage.parameters * 4 / shards
 
 
+def _stage_peak(job: TransformerJob, stage: _Stage, layer: LayerActivations) -> Memory:
+    """The moment with most tensors; its reserve reaches up to the moment with most reserved memory."""
+    moments = [_moment(job, stage, layer, when) for when in ("loss", "backward", "end")]
+    fullest = max(moments, key=lambda moment: moment.allocated_gib)
+    highest = max(moment.reserved_gib for moment in moments)
+    return replace(fullest, reserve_gib=highest - fullest.allocated_gib)
+
+
 def first_stage_memory(job: TransformerJob) -> Memory:
     """The peak of the first pipeline stage: what rank 0 prints, and what most published figures are."""
-    layer = _layer(job)
-    moments = [_moment(job, _stages(job)[0], layer, when) for when in ("loss", "backward", "end")]
-    return max(moments, key=lambda moment: moment.total_gib)
+    return _stage_peak(job, _stages(job)[0], _layer(job))
 
 
 def memory(job: TransformerJob) -> Memory:
     """The peak: the worst stage at its worst moment."""
     layer = _layer(job)
-    moments = [_moment(job, stage, layer, when) for stage in _stages(job) for when in ("loss", "backward", "end")]
-    return max(moments, key=lambda moment: moment.total_gib)
+    return max((_stage_peak(job, stage, layer) for stage in _stages(job)), key=lambda peak: peak.total_gib)
 
 
-def verdict(needed_gib: float, available_gib: float) -> str:
-    """``fits``, ``tight`` (more than 92 %: allocation retries and a longer sequence can break it) or
-    ``does not fit``.
+def verdict(needed_gib: float, available_gib: float, at_most_gib: float | None = None) -> str:
+    """``fits``, ``tight`` (more than 92 %, or the interval's upper end ``at_most_gib`` is more than there is:
+    allocation retries and a longer sequence can break it) or ``does not fit``.
     """
     if needed_gib > available_gib:
         return "does not fit"
-    return "tight" if needed_gib > 0.92 * available_gib else "fits"
+    at_most_gib = needed_gib if at_most_gib is None else at_most_gib
+    return "tight" if needed_gib > 0.92 * available_gib or at_most_gib > available_gib else "fits"

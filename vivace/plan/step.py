@@ -17,8 +17,7 @@ from vivace.plan.pipeline import Stages, pipeline_seconds, split_layers
 
 __all__ = ["FUSED_OPTIMIZER_BYTES", "StepTime", "step_time"]
 
-# fp32 weight, gradient and two moments read, weight and moments written: 28 bytes per parameter, 4 for
-# clearing.
+# One kernel over fp32 weight, gradient and two moments, all read and written (the gradient is cleared).
 FUSED_OPTIMIZER_BYTES = 32.0
 
 
@@ -72,9 +71,10 @@ def _micro(job: TransformerJob, layer: LayerTime, head: HeadTime | None, layers:
     tensor = times * layer.tensor_forward + layer.tensor_backward
     context = times * layer.context_forward + layer.context_backward
     plain = layer.forward + layer.backward
-    launch = max(0.0, forward + backward - plain - again - tensor - context)
     extra = head.forward + head.backward if head else 0.0
-    return _Micro(layers * plain + extra, layers * again, layers * tensor, layers * context, layers * launch)
+    launch = layers * max(0.0, forward + backward - plain - again - tensor - context)
+    launch += layer.late(recompute, layers, layers * (plain + again) + extra)
+    return _Micro(layers * plain + extra, layers * again, layers * tensor, layers * context, launch)
 
 
 def _stage_parameters(job: TransformerJob, stages: Stages) -> float:
@@ -165,10 +165,18 @@ def _optimizer(job: TransformerJob, parameters: float) -> float:
     layout = job.layout
     share = parameters / layout.shards if layout.zero >= 1 else parameters
     scale = {"sgd": 0.5, "sgd-plain": 0.35, "lion": 0.75, "lamb": 1.6}.get(job.optimizer, 1.0)
-    moved = software(job.software).optimizer_bytes * scale
+    moved = software(job.software).optimizer_bytes
     if job.fused_optimizer:
-        moved = min(moved, FUSED_OPTIMIZER_BYTES * scale)
-    return share * moved / job.machine.gpu.stream_rate
+        moved = min(moved, FUSED_OPTIMIZER_BYTES)
+    return share * scale * _state_width(job) * moved / job.machine.gpu.stream_rate
+
+
+def _state_width(job: TransformerJob) -> float:
+    """Bytes of weight, gradient and two moments over those of fp32: one half in pure bf16."""
+    precision = job.precision
+    if precision.master_bytes:
+        return 1.0  # mixed: the frameworks' own figures
+    return (precision.weight_bytes + precision.gradient_bytes + 8.0 * precision.state_scale) / 16.0
 
 
 def step_time(job: TransformerJob) -> StepTime:

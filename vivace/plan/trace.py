@@ -51,6 +51,8 @@ class TracedModel:
     """Activations kept for the backward pass."""
     largest_bytes: float
     """The largest single tensor, of which the backward pass holds a few at once."""
+    input_bytes: float = 0.0
+    """The images as the loader hands them over: fp32, beside their 16-bit copy among the saved."""
 
     @property
     def flops(self) -> float:
@@ -100,7 +102,8 @@ def trace_model(
     count = sum(parameter.numel() for parameter in parameters)
     weights = {_key(parameter.untyped_storage()) for parameter in parameters}
     kept = sum(size for key, (_, size) in saved.seen.items() if key not in weights)
-    return TracedModel(name, batch, count, tuple(recorder.operations), kept, recorder.largest)
+    handed = 4.0 * images.numel() if element_bytes < 4 else 0.0
+    return TracedModel(name, batch, count, tuple(recorder.operations), kept, recorder.largest, handed)
 
 
 class _SavedBytes:

@@ -34,6 +34,10 @@ class Transformer:
     positions: Positions = "learned"
     dropout: bool = True
     causal: bool = True
+    predicted_share: float = 1.0
+    """Share of the positions that the output layer and the loss see: a masked model's recipes gather the
+    masked ones.
+    """
     head_dim_given: int = 0
     """Only when it is not hidden / heads."""
 
@@ -95,4 +99,9 @@ class Transformer:
         layer = self.hidden * (2 * self.attention_width + 2 * self.kv_width) + (
             self.ffn_matrices * self.hidden * self.ffn
         )
-        return self.layers * layer + self.vocab * self.hidden
+        return self.layers * layer + self.output_parameters
+
+    @property
+    def output_parameters(self) -> int:
+        """The output layer's, as far as an average token multiplies with them."""
+        return round(self.vocab * self.hidden * self.predicted_share)

@@ -92,12 +92,20 @@ def _seconds(gpu: Gpu, operation: Operation, job: VisionJob) -> float:
     return moved * share + gap
 
 
+def _launched(job: VisionJob) -> int:
+    """Operations that the processor launches: those traced, and autocast's two casts per weight (the weight
+    forward, its gradient backward), which the trace in 16 bit does not have.
+    """
+    weights = sum(op.kind in ("gemm", "conv", "depthwise") and not op.backward for op in job.model.operations)
+    return len(job.model.operations) + (2 * weights if job.precision.cast_bytes else 0)
+
+
 def vision_step_time(job: VisionJob) -> StepTime:
     gpu, behaviour = job.machine.gpu, software(job.software)
     forward = sum(_seconds(gpu, op, job) for op in job.model.operations if not op.backward) * job.compute_scale
     backward = sum(_seconds(gpu, op, job) for op in job.model.operations if op.backward) * job.compute_scale
     compute = job.accumulation * (forward + backward)
-    launches = behaviour.launch_us * 1e-6 * len(job.model.operations) * job.accumulation
+    launches = behaviour.launch_us * 1e-6 * _launched(job) * job.accumulation * job.compute_scale
     group = Group.of(job.machine, job.gpus)
     reduce = all_reduce_seconds(job.machine, group, job.model.parameters * job.precision.reduce_bytes)
     exposed = max(0.1 * reduce, reduce - behaviour.data_overlap * backward) if reduce else 0.0
@@ -122,19 +130,22 @@ def vision_step_time(job: VisionJob) -> StepTime:
 
 
 def vision_memory(job: VisionJob) -> Memory:
-    """Weights, gradients and states as they are; activations as autograd saved them; a workspace for
-    convolutions.
+    """The fuller of two moments: the start of the backward pass (activations as autograd saved them, a
+    workspace for convolutions, no gradients yet) and its end (all gradients, no activations).
     """
-    values, count, precision = constants("memory"), job.model.parameters, job.precision
-    # At the peak, between forward and backward, the largest tensors of the early layers are already among the
-    # saved.
-    activations = job.model.saved_bytes
-    workspace = constants("vision")["workspace_gib"] * GIB
+    values, own, count, precision = constants("memory"), constants("vision"), job.model.parameters, job.precision
+    held = job.model.saved_bytes + job.model.input_bytes
+    gradients = count * precision.gradient_bytes
+    # DistributedDataParallel's buckets and accumulated gradients exist all the time.
+    persistent = job.gpus > 1 or job.accumulation > 1
+    at_end = gradients > held
+    groups = (gradients * values["ddp_bucket_share"] + values["nccl_gib_per_group"] * GIB) if job.gpus > 1 else 0.0
+    workspace = own["workspace_gib"] * GIB
+    activations = job.model.input_bytes if at_end and not persistent else held
     dynamic = activations + workspace
-    groups = (count * precision.gradient_bytes * values["ddp_bucket_share"] + 0.25 * GIB) if job.gpus > 1 else 0.0
     return Memory(
         parameters_gib=count * (precision.weight_bytes + precision.cast_bytes) / GIB,
-        gradients_gib=count * precision.gradient_bytes / GIB,
+        gradients_gib=(gradients if persistent or at_end else 0.0) / GIB,
         optimizer_gib=count * (precision.master_bytes + OPTIMIZER_BYTES[job.optimizer]) / GIB,
         activations_gib=activations / GIB,
         logits_gib=0.0,
@@ -142,6 +153,6 @@ def vision_memory(job: VisionJob) -> Memory:
         communication_gib=groups / GIB,
         unsharded_gib=0.0,
         temporary_gib=workspace / GIB,
-        reserve_gib=(values["reserve_share"] * dynamic + values["reserve_gib"] * GIB) / GIB,
+        reserve_gib=values["reserve_share"] * dynamic / GIB + own["reserve_gib"],
         context_gib=job.machine.gpu.context_gib,
     )

@@ -22,6 +22,12 @@ from vivace.plan.step import StepTime, step_time
 from vivace.plan.vision import VisionJob, traced, vision_step_time
 from vivace.plan.words import network_gb_s_per_gpu, number, whole
 
+# NVIDIA's BERT recipe of NGC 21.11 gathers the masked positions before the output layer (run_pretraining.py:
+# "dense sequence output" unless --no_dense_sequence_output; max_predictions_per_seq is 20 of 128 and 80 of
+# 512). Its versions of 2019 and 2020 score every position, and so do the planner's own BERT models.
+GATHERED_SHARE = 80 / 512
+GATHERS = re.compile(r"ngc 2[1-9]\.\d\d")
+
 __all__ = ["VisionQuestion", "question_from_vision_row", "timm_as_vision"]
 
 
@@ -146,11 +152,15 @@ def _bert(
         phase_one = re.search(r"seq(?:uence length)? ?(\d+)", row.get(COMMENTS, ""))
         seq_len = int(phase_one[1]) if phase_one else 128
         notes.append(f"seq_len blank: {seq_len} (the file's comments)")
-    if batch * seq_len > 262_144:
-        raise Skip(f"batch_per_gpu {batch} is the accumulated batch, not the micro-batch")
+    if batch * seq_len > 262_144:  # more than any card holds: what the accumulation steps add up to
+        if accumulation == 1 or batch % accumulation:
+            raise Skip(f"batch_per_gpu {batch} is the accumulated batch, not the micro-batch")
+        notes.append(f"batch_per_gpu {batch} is the accumulated batch: micro-batch {batch // accumulation}")
+        batch //= accumulation
     # The recipes pad 30,522 words to a multiple of 8; question answering has two outputs, padded likewise.
     vocab = 8 if "squad" in name or "fine" in name else -(-model.vocab // 8) * 8
-    model = replace(model, vocab=vocab, seq_len=seq_len)
+    share = GATHERED_SHARE if GATHERS.search(row.get(COMMENTS, "").lower()) else 1.0
+    model = replace(model, vocab=vocab, seq_len=seq_len, predicted_share=share)
     layout = Layout(data=gpus, micro_batch=batch)
     total = batch * gpus * accumulation
     job = TransformerJob(model, machine, layout, total, seq_len, precision, "torch", "fused-softmax", optimizer="lamb")
