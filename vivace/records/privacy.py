@@ -66,7 +66,7 @@ _LOGIN_IN_URL = re.compile(r"://[^/\s'\"?#]+@")
 _SHAPES = re.compile(
     r"""(?<![A-Za-z0-9])(?:
         hf_(?:[A-Za-z0-9]{16,}|(?=[A-Za-z]*\d)(?=[a-z0-9]*[A-Z])[A-Za-z0-9]{8,})
-        | sk-(?=[\w-]*\d)[\w-]{8,}
+        | sk-(?=[\w-]{0,99}\d)[\w-]{8,}
         | gh[pousr]_[A-Za-z0-9]{8,} | github_pat_\w{8,} | glpat-[\w-]{8,}
         | A[KS]IA[0-9A-Z]{12,} | xox[abprs]-[\w-]{8,} | AIza[\w-]{30,}
         | eyJ[\w-]{8,}\.[\w-]+\.[\w-]*
