@@ -39,7 +39,10 @@ from vivace.plan.transformer import Transformer
 from vivace.plan.validate import grade_file
 from vivace.plan.vision import traced
 from vivace.plan.whole_run import RunQuestion
+from vivace.records.base import write_text_atomically
 from vivace.records.plan import Plan, PlanAlternative
+from vivace.report.page import page
+from vivace.report.plan_html import plan_section
 
 __all__ = ["main", "plan_app"]
 
@@ -112,6 +115,7 @@ def model_command(
     vocab: Whole = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the Plan record")] = False,
     save: Annotated[Path | None, typer.Option(help="write the Plan record")] = None,
+    html: Annotated[Path | None, typer.Option(help="write a self-contained HTML page")] = None,
 ) -> None:
     values = {
         "layers": layers,
@@ -149,6 +153,8 @@ def model_command(
         plan = _plan_vision(request, found, site, question, measurement)
     if save is not None:
         plan.save(save)
+    if html is not None:
+        write_text_atomically(html, page(f"{plan.model} on {plan.gpus} GPUs", [plan_section(plan)]))
     if as_json:
         print(plan.to_json(), end="")
     else:

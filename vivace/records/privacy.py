@@ -7,7 +7,7 @@ looks like a known kind of secret (``hf_…``, ``ghp_…``). In doubt it is hidd
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["REMOVED", "safe_command", "safe_environment", "safe_text"]
 
@@ -54,10 +54,10 @@ _ASSIGNED = re.compile(_NAME + r"[\]\"'\\]*\s*(?P<by>=>|:=|==?|:(?!:))\s*")
 _FLAG = re.compile(r"(?P<name>(?<![\w.-])--?[A-Za-z][\w.-]*)(?:\s|\\\n)+(?!--[A-Za-z])")
 _BEARER = re.compile(r"\b(?P<name>bearer)\s+", re.IGNORECASE)
 _IN_QUERY = re.compile(r"[?&#](?P<name>[\w.-]+)=")
-_ALREADY_HIDDEN = re.compile(_IN_QUERY.pattern + re.escape(REMOVED))
 _VALUE = re.compile(rf"(?:{_QUOTED})|(?:\"[^\"\s]*\"|'[^'\s]*'|\\.|[\"'](?=\w)|[^\s'\"])+")
 _LINE_VALUE = re.compile(rf"(?:{_QUOTED})|[^\n'\"]+")
 _QUERY_VALUE = re.compile(r"[^&#\s'\"]+")
+_QUERY_PART = re.compile(_IN_QUERY.pattern + _QUERY_VALUE.pattern)
 _LONG_FLAG = re.compile(r"--[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
 _ASSIGNED_WORD = re.compile(r"(?P<name>[\w.+-]+)=(?P<value>.+)", re.DOTALL)
 
@@ -111,11 +111,7 @@ def safe_text(text: str) -> str:
     """
     text = _PRIVATE_KEY.sub(REMOVED, text)
     text = _LOGIN_IN_URL.sub(f"://{REMOVED}@", text)
-    text = _hide_values(text, _IN_QUERY)
-    text = _hide_values(text, _ASSIGNED)
-    text = _hide_values(text, _FLAG)
-    text = _hide_values(text, _BEARER)
-    return _SHAPES.sub(REMOVED, text)
+    return _SHAPES.sub(REMOVED, _without_values(text))
 
 
 def _safe_word(word: str) -> str:
@@ -133,36 +129,38 @@ def _announces_a_secret(word: str) -> bool:
     return word.lower() == "bearer"
 
 
-def _hide_values(text: str, before: re.Pattern[str]) -> str:
-    """Replace what follows each match of ``before`` whose name is a secret's.
-
-    Only the names are matched in one go, not the values: ``run="x --env A_TOKEN=abc"`` has names inside a value.
-    """
+def _without_values(text: str) -> str:
+    """All values are found before any is replaced: what is a value to one rule may be a name to another."""
+    spans = sorted(span for before in (_IN_QUERY, _ASSIGNED, _FLAG, _BEARER) for span in _values_after(before, text))
     pieces: list[str] = []
     done = 0
-    for found in before.finditer(text):
-        if found.start() < done or not _is_secret_match(found, before):
-            continue
-        value = _value_pattern(found["name"], before).match(text, found.end())
-        if value:
-            pieces += [text[done : value.start()], REMOVED]
-            done = value.end()
+    for start, end in spans:
+        if start >= done:
+            pieces += [text[done:start], REMOVED]
+        done = max(done, end)
     return "".join([*pieces, text[done:]])
 
 
+def _values_after(before: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Where the values stand that follow a secret's name. ``before`` matches names only: values may hold names."""
+    for found in before.finditer(text):
+        if _is_secret_match(found, before):
+            value = _value_pattern(found, before).match(text, found.end())
+            if value:
+                yield value.span()
+
+
 def _is_secret_match(found: re.Match[str], before: re.Pattern[str]) -> bool:
-    name, text = found["name"], found.string
-    if before is _ASSIGNED and _ALREADY_HIDDEN.match(text, max(0, found.start() - 1)):
-        return False  # hidden already as a part of an address; the rest of the address may stay
+    name = found["name"]
     if before is _ASSIGNED and found["by"] == ":" and name.lower() in _NO_SECRET_BEFORE_COLON:
         return False
     return _names_a_secret(name) or (before is _IN_QUERY and name.lower() == "sig")
 
 
-def _value_pattern(name: str, before: re.Pattern[str]) -> re.Pattern[str]:
-    if before is _IN_QUERY:
-        return _QUERY_VALUE
-    return _LINE_VALUE if before is _ASSIGNED and _WHOLE_LINE.intersection(_parts(name)) else _VALUE
+def _value_pattern(found: re.Match[str], before: re.Pattern[str]) -> re.Pattern[str]:
+    if before is _IN_QUERY or (before is _ASSIGNED and _QUERY_PART.match(found.string, max(0, found.start() - 1))):
+        return _QUERY_VALUE  # the rest of an address may stay
+    return _LINE_VALUE if before is _ASSIGNED and _WHOLE_LINE.intersection(_parts(found["name"])) else _VALUE
 
 
 def _names_a_secret(name: str) -> bool:
