@@ -27,6 +27,7 @@ from torch.optim import optimizer as optimizer_module
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from vivace.measure.inside.attendant import Attendant
 from vivace.measure.inside.install import install
 from vivace.measure.inside.session import Session, Stage
 from vivace.measure.inside.settings import Settings
@@ -76,6 +77,16 @@ class Switch:
         ):
             target.clear()
             target.update(hooks)
+        self._attend(measuring)
+
+    def _attend(self, measuring: bool) -> None:
+        """The attendant thread is part of the cost: it runs in the blocks that measure, and in no other."""
+        assert self.session.attendant is not None
+        self.session.attendant.done.set()
+        if measuring:
+            old = self.session.attendant
+            self.session.attendant = Attendant(old.folder, old.progress, old.sample, old.on_stop)
+            self.session.attendant.start()
 
 
 class Training:

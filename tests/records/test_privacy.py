@@ -100,6 +100,9 @@ def test_known_shapes_are_hidden_wherever_they_stand(secret: str):
         ("KeyError: 'weight'", "KeyError: 'weight'"),
         ("Unexpected key(s) in state_dict: 'a.b'", "Unexpected key(s) in state_dict: 'a.b'"),
         ("CUDA out of memory. Tried 2.00 GiB", "CUDA out of memory. Tried 2.00 GiB"),
+        ("TOKEN= --api-key abc", "TOKEN= *** ***"),
+        ("token=x,Authorization:Basic abc", "token=***"),
+        pytest.param("key=" * 50_000, "key=***", id="long"),
         ("", ""),
     ],
 )

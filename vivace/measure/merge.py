@@ -111,7 +111,7 @@ def merge(
         devices=tuple(device["name"] for p in payloads for device in p["devices"]),
         origin=_origin(first, command, environment, folder, started_at),
         machine=machine,
-        notes=(*notes, *first["notes"], *_why_no_flops(first)),
+        notes=(*notes, *first["notes"], *_why_no_flops(first), *_why_no_losses(first)),
     )
 
 
@@ -129,6 +129,12 @@ def _counted(payload: Payload) -> bool:
 def _why_no_flops(payload: Payload) -> list[str]:
     if payload["flops"] and payload["flops"]["uncounted"]:
         return [f"FLOPs leave out: {', '.join(payload['flops']['uncounted'])}"]
+    return []
+
+
+def _why_no_losses(payload: Payload) -> list[str]:
+    if payload["losses"] and all(loss is None for loss in payload["losses"]):
+        return ["no losses: no backward started from a scalar (functional gradients?)"]
     return []
 
 

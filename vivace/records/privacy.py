@@ -143,11 +143,16 @@ def _without_values(text: str) -> str:
 
 def _values_after(before: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
     """Where the values stand that follow a secret's name. ``before`` matches names only: values may hold names."""
+    ends: dict[re.Pattern[str], int] = {}
     for found in before.finditer(text):
-        if _is_secret_match(found, before):
-            value = _value_pattern(found, before).match(text, found.end())
-            if value:
-                yield value.span()
+        if not _is_secret_match(found, before):
+            continue
+        pattern = _value_pattern(found, before)
+        if found.end() < ends.get(pattern, 0):  # inside a value of the same kind: looking again would take n² time
+            continue
+        if value := pattern.match(text, found.end()):
+            ends[pattern] = value.end()
+            yield value.span()
 
 
 def _is_secret_match(found: re.Match[str], before: re.Pattern[str]) -> bool:

@@ -247,7 +247,11 @@ class Session:
         self._begin_profile()
 
     def _begin_profile(self) -> None:
-        if self.settings.profile_steps > 0 and not _profiler_is_on():
+        if self.settings.profile_steps > 0 and threading.current_thread() is not threading.main_thread():
+            self.notes.append(
+                "no profiler window: the training runs in a thread, and the profiler in the main one only"
+            )
+        elif self.settings.profile_steps > 0 and not _profiler_is_on():
             try:
                 self._tool = ProfileWindow(on_gpu=self.device.type == "cuda")
                 self._tool.begin()

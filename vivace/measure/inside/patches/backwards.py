@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.compiler import is_compiling
 
-from vivace.measure.inside.patches import unseen_by_dynamo
+from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.timeline import NO_LOSS
 
@@ -50,8 +50,8 @@ def install(recorder: Recorder, on_first_backward: Any) -> None:
             recorder.inside = False
             recorder.mark("bwd-")
 
-    torch.autograd.backward = unseen_by_dynamo(backward)
-    torch.autograd.grad = unseen_by_dynamo(grad)
+    torch.autograd.backward = in_place_of(original_backward, backward)
+    torch.autograd.grad = in_place_of(original_grad, grad)
     _remember_what_was_scaled(unscaled)
 
 
@@ -81,7 +81,7 @@ def _remember_what_was_scaled(unscaled: dict[int, torch.Tensor]) -> None:
             unscaled[id(scaled)] = outputs.detach()
         return scaled
 
-    torch.amp.GradScaler.scale = unseen_by_dynamo(scale)  # type: ignore[method-assign]
+    torch.amp.GradScaler.scale = in_place_of(original, scale)  # type: ignore[method-assign]
 
 
 def _mark_when_gradients_are_done(recorder: Recorder, tensors: Any) -> None:

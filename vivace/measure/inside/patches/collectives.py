@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.compiler import is_compiling
 
-from vivace.measure.inside.patches import unseen_by_dynamo
+from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -23,7 +24,10 @@ def install(recorder: Recorder) -> None:
     if not torch.distributed.is_available():
         return
     for name in _NAMES:
-        setattr(dist, name, _watched(recorder, getattr(dist, name)))
+        original = getattr(dist, name)
+        watched = _watched(recorder, original)
+        setattr(dist, name, watched)
+        setattr(sys.modules[original.__module__], name, watched)  # where it is defined: it pickles by that name
 
 
 def _watched(recorder: Recorder, original: Any) -> Any:
@@ -36,6 +40,4 @@ def _watched(recorder: Recorder, original: Any) -> Any:
         finally:
             recorder.mark("comm-")
 
-    collective.__name__ = original.__name__
-    collective.__wrapped__ = original  # type: ignore[attr-defined]
-    return unseen_by_dynamo(collective)
+    return in_place_of(original, collective)

@@ -11,7 +11,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from vivace.measure.inside.batches import BatchReader
 from vivace.measure.inside.flops import uncounted
-from vivace.measure.inside.patches import unseen_by_dynamo
+from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -54,8 +54,8 @@ def install(recorder: Recorder, seen: dict[str, Any]) -> None:
                 iterator._vivace_batches = BatchReader(self.batch_size)  # type: ignore[attr-defined]
         return iterator
 
-    _BaseDataLoaderIter.__next__ = unseen_by_dynamo(fetch)  # type: ignore[method-assign]
-    DataLoader.__iter__ = unseen_by_dynamo(start)  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = in_place_of(original_next, fetch)  # type: ignore[method-assign]
+    DataLoader.__iter__ = in_place_of(original_iter, start)  # type: ignore[method-assign]
 
 
 def _settings_of(loader: Any) -> dict[str, Any]:

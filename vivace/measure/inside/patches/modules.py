@@ -15,7 +15,7 @@ import torch
 from torch.compiler import is_compiling
 
 from vivace.measure.inside.batches import describe_inputs
-from vivace.measure.inside.patches import unseen_by_dynamo
+from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["Forwards", "install"]
@@ -68,7 +68,7 @@ def install(recorder: Recorder) -> Forwards:
             recorder.inside = False
             recorder.mark("fwd-", extra)
 
-    forwards.call = torch.nn.Module.__call__ = unseen_by_dynamo(call)  # type: ignore[method-assign]
+    forwards.call = torch.nn.Module.__call__ = in_place_of(forwards.original, call)  # type: ignore[method-assign]
     _watch_mode_switches(recorder, roots)
     return forwards
 
@@ -82,4 +82,4 @@ def _watch_mode_switches(recorder: Recorder, roots: WeakSet[torch.nn.Module]) ->
             recorder.mark("train" if mode else "eval")
         return original(self, mode)
 
-    torch.nn.Module.train = unseen_by_dynamo(train)  # type: ignore[method-assign]
+    torch.nn.Module.train = in_place_of(original, train)  # type: ignore[method-assign]

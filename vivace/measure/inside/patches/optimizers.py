@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from vivace.measure.inside.patches import unseen_by_dynamo
+from vivace.measure.inside.patches import in_place_of, unseen_by_dynamo
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -78,4 +78,4 @@ def _watch_the_scaler(recorder: Recorder, scaler: _Scaler, on_step: Any) -> None
         on_step(optimizer, not scaler.stepped)
         return result
 
-    torch.amp.GradScaler.step = unseen_by_dynamo(step)  # type: ignore[method-assign]
+    torch.amp.GradScaler.step = in_place_of(original, step)  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ import torch
 from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from vivace.measure.inside.patches import unseen_by_dynamo
+from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
@@ -38,7 +38,7 @@ def _watched(recorder: Recorder, original: Any, always: bool) -> Any:
         finally:
             recorder.mark("copy-")
 
-    return unseen_by_dynamo(transfer)
+    return in_place_of(original, transfer)
 
 
 def _goes_to_gpu(*args: Any, **kwargs: Any) -> bool:
