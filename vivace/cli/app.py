@@ -11,7 +11,11 @@ from rich.markup import escape
 
 from vivace import __version__
 from vivace.cli.hardware import hardware
+from vivace.cli.logs import logs
 from vivace.cli.measure import measure
+from vivace.cli.queue import cancel, queue
+from vivace.cli.status import status
+from vivace.cli.submit import submit
 from vivace.errors import UserError
 
 __all__ = ["app", "main"]
@@ -45,6 +49,11 @@ def root(
 
 app.command("measure")(measure)
 app.command("hardware")(hardware)
+app.command("submit")(submit)
+app.command("queue")(queue)
+app.command("logs")(logs)
+app.command("status")(status)
+app.command("cancel")(cancel)
 
 
 def main() -> None:
