@@ -7,9 +7,11 @@
     if idr_torch.is_master:
         print(idr_torch.summary())
 
-``rank``, ``local_rank``, ``world_size`` (also ``size``), ``local_world_size``, ``num_nodes``, ``cpus``, ``gpu_ids``, ``nodelist``
-(a list, always; also ``hostnames``), ``master_addr``, ``master_port``, ``is_master``, ``hostname`` and ``device`` are read when they
-are asked for. Standard library and torch only. Reads the environment; ``init_process_group`` sets what torch reads.
+``rank``, ``local_rank``, ``world_size`` (also ``size``), ``local_world_size``, ``num_nodes``, ``cpus``, ``gpu_ids``,
+``nodelist`` (a list, always; also ``hostnames``), ``master_addr``, ``master_port``, ``is_master``, ``hostname`` and
+``device`` are read when they are asked for.
+
+Standard library and torch only. Reads the environment; ``init_process_group`` sets what torch reads.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class World:
 
 
 def world(environment: Mapping[str, str] | None = None) -> World:
-    """torchrun's answers where torchrun started this process (it may itself run under srun), then Slurm's, else alone."""
+    """torchrun's answers where torchrun started this process (perhaps under srun), then Slurm's, else alone."""
     env = os.environ if environment is None else environment
     if "TORCHELASTIC_RUN_ID" in env:
         return _of_torchrun(env)

@@ -159,6 +159,9 @@ class SlurmCluster:
             self._start_accounting()
         self._spawn("slurmctld", "slurmctld", "-D", "-i")  # -i: there is no saved state yet
         self.wait("slurmctld", lambda: "is UP" in self.run("scontrol", "ping").stdout)
+        if self.accounting:  # the database knows GPUs only since the controller told it
+            words = ("sacctmgr", "-i", "modify", "qos", "qos_gpu-t4", "set", "MaxTRES=gres/gpu=4")
+            self.wait("a limit on GPUs", lambda: self.run(*words))
         for number in range(1, self.nodes + 1):
             self.start_node(number)
         self.wait("idle nodes", lambda: len(self._idle_nodes()) == self.nodes)
@@ -245,7 +248,6 @@ class SlurmCluster:
         for name, hours in zip(names, (2, 20, 100), strict=True):
             self.run(*manage, "add", "qos", name)
             self.run(*manage, "modify", "qos", name, "set", f"MaxWall={hours}:00:00")
-        self.run(*manage, "modify", "qos", "qos_gpu-t4", "set", "MaxTRES=gres/gpu=4")
         self.run(*manage, "add", "account", "abc@v100", "cluster=vivace")
         allowed = f"qos=normal,{','.join(names)}"
         self.run(*manage, "add", "user", self.user, "account=abc@v100", allowed, check=False)

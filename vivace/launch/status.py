@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.launch.jobs import JobInfo, from_scontrol, run_state
-from vivace.launch.slurm import ask, slurm_is_here
+from vivace.launch.slurm import Answer, ask, slurm_is_here
 from vivace.records.run import RunState
 
-__all__ = ["SACCT_FIELDS", "Verdict", "ask_slurm", "from_sacct", "verdict"]
+__all__ = ["SACCT_FIELDS", "Answer", "Verdict", "ask_slurm", "from_sacct", "verdict"]
 
 # The name comes last: it may hold the separator.
 SACCT_FIELDS = "JobID,State,ExitCode,ElapsedRaw,TimelimitRaw,Start,Partition,QOS,NNodes,ConsumedEnergyRaw,JobName"

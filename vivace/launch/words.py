@@ -60,7 +60,7 @@ def checked_text(text: str, what: str) -> str:
 
 
 def sbatch_word(text: str) -> str:
-    r"""``text`` for an ``#SBATCH`` line. sbatch is no shell: nothing is expanded, a space ends a word even when escaped,
+    r"""``text`` for an ``#SBATCH`` line. sbatch is no shell: nothing is expanded, a space ends a word even escaped,
     ``#`` ends the line, and a backslash counts in both kinds of quotes.
 
     >>> print(sbatch_word('say "$(me)"; # 1'))
