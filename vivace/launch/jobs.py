@@ -94,7 +94,7 @@ def plain_reason(reason: str) -> str:
     >>> plain_reason("Dependency")
     'it waits for another job to end'
     """
-    bare = reason.strip("()").split(",")[0].split("(")[0].strip()  # "ReqNodeNotAvail, UnavailableNodes:…"
+    bare = re.split(r"[,:(]", reason.strip("()"))[0].strip()  # "RaisedSignal:9(Killed)"
     return _reasons().get(bare, bare)
 
 
@@ -213,7 +213,7 @@ def from_scontrol(text: str) -> JobInfo:
     state, reason = facts.get("JobState", "UNKNOWN"), facts.get("Reason", "")
     over = state not in _ACTIVE
     return JobInfo(
-        job_id=f"{array}_{task}" if array and task else match[1],
+        job_id=match[1] if not (array and task) else f"{array}_{task}" if task.isdigit() else f"{array}_[{task}]",
         name=match[3],
         state=state,
         reason="" if reason == "None" else reason,

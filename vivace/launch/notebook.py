@@ -166,6 +166,11 @@ def search_log(name: str = "*", contains: object = "", with_err: bool = False) -
 
     With ``with_err`` a dict: ``search_log(contains=jobid, with_err=True)["stderr"][0]``.
     """
-    pattern = f"{_LOGS}/{name}@*{glob.escape(str(contains))}*"
-    out = sorted(glob.glob(f"./{pattern}.out"))
-    return {"stdout": out, "stderr": sorted(glob.glob(f"./{pattern}.err"))} if with_err else out
+    text = glob.escape(str(contains))
+    # A number is a job's first of all: as a part of any word, 12 would be found in every date.
+    parts = [f"JZ_{text}_*", f"*{text}*"] if text.isdigit() else [f"*{text}*"]
+    pattern = next((p for part in parts if glob.glob((p := f"./{_LOGS}/{name}@{part}") + ".out")), None)
+    if pattern is None:
+        return {"stdout": [], "stderr": []} if with_err else []
+    out = sorted(glob.glob(f"{pattern}.out"))
+    return {"stdout": out, "stderr": sorted(glob.glob(f"{pattern}.err"))} if with_err else out
