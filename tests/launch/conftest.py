@@ -98,5 +98,13 @@ def bench(slurm: SlurmCluster, tmp_path: Path) -> Bench:
 
 
 @pytest.fixture
+def bench_with_names(bench: Bench) -> Bench:
+    """For ranks that must find node1: needs root's right to give each emulated node its own /etc/hosts."""
+    if not bench.cluster.names_resolve:
+        pytest.skip("the emulated nodes' names cannot be resolved: no right to make mount and UTS namespaces here")
+    return bench
+
+
+@pytest.fixture
 def bench_with_accounts(slurm_with_accounts: SlurmCluster, tmp_path: Path) -> Bench:
     return Bench(slurm_with_accounts, tmp_path)

@@ -47,6 +47,13 @@ class SlurmCluster:
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.namespaces = os.geteuid() == 0 and self._can_unshare()
 
+    @property
+    def names_resolve(self) -> bool:
+        try:
+            return self.namespaces or bool(socket.gethostbyname("node1"))
+        except OSError:
+            return False
+
     # -- what tests use ----------------------------------------------------------------------------------------------
 
     @property
@@ -203,6 +210,8 @@ class SlurmCluster:
                 continue
 
     def _spawn(self, name: str, *words: str) -> None:
+        if shutil.which("setpriv"):  # they end with this process, even when it is killed
+            words = ("setpriv", "--pdeathsig", "KILL", *words)
         with (self.root / f"log/{name}.out").open("ab") as log:
             self.daemons[name] = subprocess.Popen(
                 words, env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
@@ -284,6 +293,7 @@ class SlurmCluster:
         root = self.root
         # cred_expire: a requeued job waits that long (120 s by default); 5 is the smallest legal value.
         # config_overrides: a machine with 2 cores may call itself a node of 16.
+        # FirstJobId: the ranks' port follows from the job's number, and clusters of two test workers share this machine.
         # DefMemPerCPU: without it one job takes the whole memory of its nodes.
         head = f"""ClusterName=vivace
 SlurmctldHost=localhost(127.0.0.1)
@@ -291,6 +301,7 @@ SlurmctldPort={self.ports[0]}
 AuthType=auth/munge
 AuthInfo=socket={root}/sock/munge.sock,cred_expire=5
 CredType=cred/munge
+FirstJobId={1000 + os.getpid() % 199 * 100}
 SlurmUser={self.user}
 SlurmdUser={self.user}
 StateSaveLocation={root}/state

@@ -73,7 +73,8 @@ def interrupt(bench: Bench, records: list[dict[str, Any]], plans: list[list[int]
     bench.cluster.wait("all signals sent", one_round, 150)
 
 
-def test_signals_at_random_moments_change_no_loss(bench: Bench):
+def test_signals_at_random_moments_change_no_loss(bench_with_names: Bench):
+    bench = bench_with_names
     seed = random.SystemRandom().randrange(10**6)
     dice = random.Random(seed)
     print("seed", seed)  # shown when the test fails
@@ -99,7 +100,8 @@ def test_signals_at_random_moments_change_no_loss(bench: Bench):
         assert len(re.findall(r"^step \d+ rank 0", text, re.MULTILINE)) == STEPS
 
 
-def test_two_nodes_of_two_ranks_stop_save_and_go_on_together(bench: Bench):
+def test_two_nodes_of_two_ranks_stop_save_and_go_on_together(bench_with_names: Bench):
+    bench = bench_with_names
     shape = ("--gpus", "8", "--gpus-per-task", "2")
     record = train(bench, "multi-node", *shape)
     interrupt(bench, [record], [[5]], random.Random(0))
@@ -184,17 +186,34 @@ for step, (x,) in enumerate(DataLoader(data, batch_size=1, num_workers=2, worker
 
 
 @pytest.mark.slow
-def test_a_dead_node_requeues_and_the_job_ends_well(bench: Bench):
-    # Slurm notices a dead node by SlurmdTimeout: nothing here is faster than half a minute.
-    loop = LOOP.format(checkpoint="node", steps=300)
-    record = bench.submit("--name", "node", "--sbatch=--nodelist=node2", command=[sys.executable, "-c", loop])
-    bench.cluster.wait("a step", lambda: last_step(bench, record) >= 1)
-    bench.cluster.kill_node(2)
+def test_time_limit_preemption_and_a_dead_node_are_all_survived(bench: Bench):
+    # Slurm's own clocks (30 s for time limits, SlurmdTimeout for nodes) cannot be hurried: the three wait together.
+    cluster = bench.cluster
+
+    def loop(name: str, steps: int, *options: str) -> dict[str, Any]:
+        command = [sys.executable, "-c", LOOP.format(checkpoint=name, steps=steps)]
+        return bench.submit("--name", name, *options, command=command)
+
+    # It would need 60 s or more, and is told 30 s before its minute is over.
+    limited = loop("limited", 2800, "--time", "1:00", "--signal-lead", "30", "--sbatch=--nodelist=node1")
+    preempted = loop("preempted", 300, "--gpus", "3", "--partition", "preempt", "--sbatch=--nodelist=node1")
+    lost = loop("lost", 300, "--sbatch=--nodelist=node2")
+    jobs = (limited, preempted, lost)
+    for job in jobs:
+        cluster.wait("a step", lambda job=job: last_step(bench, job) >= 1)  # type: ignore[misc]
+    first = bench.submit("--name", "first", "--gpus", "3", "--sbatch=--nodelist=node1", command=["true"])
+    cluster.kill_node(2)
     state = ("sinfo", "-hNn", "node2", "-o", "%T")
-    bench.cluster.wait("node2 down", lambda: "down" in bench.cluster.run(*state).stdout, 90)
-    bench.cluster.start_node(2)
-    assert bench.cluster.wait_state(record["job_id"], FINAL - {"NODE_FAIL"}, 90) == "COMPLETED"
-    assert "Restarts=1" in bench.cluster.show(record["job_id"])
+    cluster.wait("node2 down", lambda: "down" in cluster.run(*state).stdout, 90)
+    cluster.start_node(2)
+    assert bench.end(first) == "COMPLETED"
+    for job in jobs:
+        done = cluster.wait_state(job["job_id"], FINAL - {"NODE_FAIL"}, 150)
+        assert done == "COMPLETED", (job["name"], bench.err(job))
+    begins = {job["name"]: [int(n) for n in re.findall(r"begins at (\d+)", bench.out(job))] for job in jobs}
+    assert begins["limited"][1] > 0
+    assert begins["preempted"][1] > 0  # SIGTERM was heard: it went on from its checkpoint
+    assert begins["lost"] == [0, 0]  # no signal comes from a node that is gone: from the last checkpoint, here none
 
 
 def test_the_handler_only_sets_a_flag_and_only_in_its_own_process():

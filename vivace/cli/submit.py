@@ -18,6 +18,7 @@ from vivace.launch.local import run_locally
 from vivace.launch.preflight import Preflight
 from vivace.launch.request import ContainerKind, JobRequest
 from vivace.launch.script import Place, prepare, render
+from vivace.launch.storage import storage_notes
 from vivace.launch.submit import SCRIPT, product
 from vivace.launch.submit import submit as send_job
 from vivace.launch.target import Target, find_target
@@ -58,6 +59,7 @@ def submit(
     after: Annotated[Text, typer.Option(help="Start after JOB ended well, or afterany:JOB, singleton.")] = None,
     commands: Annotated[Path | None, typer.Option(help="File with one command a line: one job each.")] = None,
     split: Annotated[bool, typer.Option(help="Cut a job that no QoS takes in pieces, requeued until done.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run the command once; it calls srun itself.")] = False,
     requeue: Annotated[bool, typer.Option(help="Signal the ranks before the end, and start again.")] = True,
     max_requeues: Annotated[int, typer.Option(help="Restarts at most.")] = 10,
     signal_lead: Annotated[int | None, typer.Option(help="Seconds between signal and end. Default: 60 to 300.")] = None,
@@ -103,6 +105,7 @@ def submit(
         max_requeues=max_requeues,
         signal_lead_s=signal_lead,
         split=split,
+        once=once,
         options=tuple(option or ()),
     )
     requests = _requests(request, command, commands, gpus, name)
@@ -186,6 +189,8 @@ def _print_scripts(requests: list[JobRequest], target: Target, output: Path, jso
 def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, json: bool) -> None:
     records: list[dict[str, Any]] = []
     console = Console(highlight=False, soft_wrap=True)
+    for note in storage_notes(target, output.absolute()):
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"note: {escape(note)}", style="yellow")
     for request in requests:
         run, found = send_job(request, target, output, check)
         records.append({**loads(run.to_json()), "preflight": asdict(found) if found else None})

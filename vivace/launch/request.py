@@ -20,7 +20,7 @@ _DEPENDENCY = re.compile(r"\d+(_\d+)?|(singleton|(after\w*):\d+(_\d+)?(\+\d+)?(:
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
-    """One job. ``modules=None`` means the site's own; an empty tuple means none."""
+    """One job. ``modules=None``: the site's own, an empty tuple: none. ``once``: the command calls srun itself."""
 
     command: tuple[str, ...]
     name: str
@@ -43,6 +43,7 @@ class JobRequest:
     max_requeues: int = 10
     signal_lead_s: int | None = None
     split: bool = False
+    once: bool = False
     options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

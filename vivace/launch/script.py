@@ -95,6 +95,7 @@ def render(job: Job, place: Place) -> str:
         requeue=request.requeue,
         max_requeues=job.max_requeues,
         exit_interrupted=EXIT_INTERRUPTED,
+        once=request.once,
         srun_options=_srun_options(job),
         command=shlex.join([*_container_words(request), *request.command]),
     )
