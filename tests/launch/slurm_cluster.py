@@ -293,7 +293,7 @@ class SlurmCluster:
         root = self.root
         # cred_expire: a requeued job waits that long (120 s by default); 5 is the smallest legal value.
         # config_overrides: a machine with 2 cores may call itself a node of 16.
-        # FirstJobId: the ranks' port follows from the job's number, and clusters of two test workers share this machine.
+        # FirstJobId: the ranks' port follows from the job's number, and two test workers share this machine.
         # DefMemPerCPU: without it one job takes the whole memory of its nodes.
         head = f"""ClusterName=vivace
 SlurmctldHost=localhost(127.0.0.1)

@@ -203,8 +203,7 @@ def test_time_limit_preemption_and_a_dead_node_are_all_survived(bench: Bench):
         cluster.wait("a step", lambda job=job: last_step(bench, job) >= 1)  # type: ignore[misc]
     first = bench.submit("--name", "first", "--gpus", "3", "--sbatch=--nodelist=node1", command=["true"])
     cluster.kill_node(2)
-    state = ("sinfo", "-hNn", "node2", "-o", "%T")
-    cluster.wait("node2 down", lambda: "down" in cluster.run(*state).stdout, 90)
+    cluster.wait("the loss noticed", lambda: "Restarts=1" in cluster.show(lost["job_id"]), 90)
     cluster.start_node(2)
     assert bench.end(first) == "COMPLETED"
     for job in jobs:
