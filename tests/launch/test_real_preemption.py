@@ -190,14 +190,15 @@ def test_time_limit_preemption_and_a_dead_node_are_all_survived(bench: Bench):
     # Slurm's own clocks (30 s for time limits, SlurmdTimeout for nodes) cannot be hurried: the three wait together.
     cluster = bench.cluster
 
-    def loop(name: str, steps: int, *options: str) -> dict[str, Any]:
+    def loop(name: str, steps: str, *options: str) -> dict[str, Any]:
         command = [sys.executable, "-c", LOOP.format(checkpoint=name, steps=steps)]
         return bench.submit("--name", name, *options, command=command)
 
-    # It would need 60 s or more, and is told 30 s before its minute is over.
-    limited = loop("limited", 2800, "--time", "1:00", "--signal-lead", "30", "--sbatch=--nodelist=node1")
-    preempted = loop("preempted", 300, "--gpus", "3", "--partition", "preempt", "--sbatch=--nodelist=node1")
-    lost = loop("lost", 300, "--sbatch=--nodelist=node2")
+    on_node1 = ("--sbatch=--nodelist=node1", "--gpus-per-task", "3", "--gpus", "3", "--partition", "preempt")
+    until_resumed = "done + 5 if done else 10**6"
+    limited = loop("limited", until_resumed, "--time", "1:00", "--signal-lead", "30", "--sbatch=--nodelist=node1")
+    preempted = loop("preempted", until_resumed, *on_node1)
+    lost = loop("lost", "300", "--sbatch=--nodelist=node2")
     jobs = (limited, preempted, lost)
     for job in jobs:
         cluster.wait("a step", lambda job=job: last_step(bench, job) >= 1)  # type: ignore[misc]
@@ -210,8 +211,8 @@ def test_time_limit_preemption_and_a_dead_node_are_all_survived(bench: Bench):
         done = cluster.wait_state(job["job_id"], FINAL - {"NODE_FAIL"}, 150)
         assert done == "COMPLETED", (job["name"], bench.err(job))
     begins = {job["name"]: [int(n) for n in re.findall(r"begins at (\d+)", bench.out(job))] for job in jobs}
-    assert begins["limited"][1] > 0
-    assert begins["preempted"][1] > 0  # SIGTERM was heard: it went on from its checkpoint
+    assert begins["limited"][1] > begins["limited"][0] == 0
+    assert begins["preempted"][1] > begins["preempted"][0] == 0  # SIGTERM was heard
     assert begins["lost"] == [0, 0]  # no signal comes from a node that is gone: from the last checkpoint, here none
 
 
