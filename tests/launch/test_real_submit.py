@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -126,6 +127,21 @@ def test_an_array_runs_its_tasks_and_keeps_their_logs_apart(bench: Bench):
     )
     assert bench.vivace("logs", f"{record['job_id']}_2").stdout == "2\n"
     assert bench.vivace("logs", "many").stdout.count("==>") == 3
+
+
+def test_an_array_is_cancelled_with_its_waiting_tasks(bench: Bench):
+    record = bench.submit("--array", "0-3%1", "--name", "waiting many", command=["sleep", "600"])
+    bench.cluster.wait("a task", lambda: bench.cluster.state(f"{record['job_id']}_0") == "RUNNING")
+    assert bench.vivace("cancel", "waiting*").returncode == 0
+    bench.cluster.wait("none left", lambda: bench.vivace("queue", "waiting many", "--json").stdout.strip() == "[]")
+    assert set(re.findall(r"JobState=(\w+)", bench.cluster.show(record["job_id"]))) == {"CANCELLED"}
+
+
+def test_a_folder_for_runs_that_cannot_be_made_is_said(bench: Bench):
+    (bench.folder / "file").write_text("")
+    done = bench.vivace("submit", "--cluster", "testbed", "--output", "file", "--", "true")
+    assert done.returncode == 2
+    assert "cannot make a run folder" in done.stderr
 
 
 def test_lists_of_commands_and_counts_give_their_product(bench: Bench):

@@ -67,5 +67,6 @@ def cancel(wanted: Sequence[str]) -> list[str]:
             raise UserError(f"no waiting or running job of yours is {text!r}", hint="vivace queue lists them")
         ids.extend(found)
     ids = list(dict.fromkeys(ids))
-    call("scancel", *ids)
+    # "17_[1-3%1]": scancel knows the tasks, not the limit on how many run at a time.
+    call("scancel", *(re.sub(r"%\d+", "", job_id) for job_id in ids))
     return ids

@@ -48,9 +48,12 @@ def submit(request: JobRequest, target: Target, output: Path, check: bool = True
 
 def send(job: Job, place: Place, folder: Path, check: bool = True) -> tuple[Run, Preflight | None]:
     """Write the script to ``place`` and send it; the record goes to ``folder``."""
-    script = Path(place.script)
-    script.write_text(render(job, place), encoding="utf-8")
-    script.chmod(0o755)
+    script, text = Path(place.script), render(job, place)
+    try:
+        script.write_text(text, encoding="utf-8")
+        script.chmod(0o755)
+    except OSError as error:
+        raise UserError(f"cannot write {script}: {error.strerror or error}", hint="--output FOLDER") from None
     found = preflight(job, str(script)) if check else None
     job_id = _sbatch(str(script))
     run = _record(job, place, folder, job_id)
