@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint typecheck unit install clean
+.PHONY: demo test lint typecheck unit install system clean
 
 install: $(VENV)/.installed
 
@@ -24,8 +24,12 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# A real Slurm for tests/launch, where apt can be used as root; without it those tests skip.
+system:
+	@sh tests/launch/install_slurm.sh
+
 # Two workers: the machine that tests this has two cores; worksteal keeps both busy to the end.
-unit: install
+unit: install system
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 clean:

@@ -16,7 +16,7 @@ def test_help_names_the_commands(vivace: Callable):
     assert "hardware" in done.out
 
 
-@pytest.mark.parametrize("command", ["measure", "hardware"])
+@pytest.mark.parametrize("command", ["measure", "hardware", "submit", "queue", "logs", "status", "cancel"])
 def test_help_of_a_command_has_an_example(vivace: Callable, command: str):
     done = vivace(command, "--help")
     assert done.code == 0

@@ -13,8 +13,12 @@ from rich.markup import escape
 
 from vivace import __version__
 from vivace.cli.hardware import hardware
+from vivace.cli.logs import logs
 from vivace.cli.measure import measure
 from vivace.cli.plan import plan_app
+from vivace.cli.queue import cancel, queue
+from vivace.cli.status import status
+from vivace.cli.submit import submit
 from vivace.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,6 +56,11 @@ def root(
 app.command("measure")(measure)
 app.command("hardware")(hardware)
 app.add_typer(plan_app, name="plan")
+app.command("submit")(submit)
+app.command("queue")(queue)
+app.command("logs")(logs)
+app.command("status")(status)
+app.command("cancel")(cancel)
 
 
 class _PatientFile(io.FileIO):

@@ -8,7 +8,11 @@ from pydantic import Field
 
 from vivace.records.base import Record
 
-__all__ = ["Run"]
+__all__ = ["Run", "RunState"]
+
+RunState = Literal[
+    "queued", "running", "completed", "failed", "cancelled", "timeout", "out-of-memory", "node-failure", "unknown"
+]
 
 
 class Run(Record):
@@ -17,9 +21,21 @@ class Run(Record):
     command: tuple[str, ...]
     practices: tuple[str, ...] = ()
     launcher: Literal["local", "slurm"]
+    name: str | None = None
     job_id: str | None = None
-    state: Literal["queued", "running", "completed", "failed", "cancelled", "timeout", "out-of-memory"]
+    state: RunState
     exit_code: int | None = None
-    started_at: str | None = Field(None, description="UTC, ISO 8601")
+    submitted_at: str | None = Field(default=None, description="UTC, ISO 8601")
+    started_at: str | None = Field(default=None, description="UTC, ISO 8601")
     ended_at: str | None = None
     folder: str
+    cluster: str | None = Field(default=None, description="name in the catalogue, or the partition that was asked")
+    gpus: int | None = Field(default=None, ge=0)
+    nodes: int | None = Field(default=None, ge=1)
+    time_limit_s: int | None = Field(default=None, description="of one piece, when the job is split")
+    pieces: int = Field(default=1, ge=1)
+    qos: str | None = None
+    array: str | None = None
+    script: str | None = None
+    stdout: str | None = Field(default=None, description="a path; for Slurm with %j or %A_%a in it")
+    stderr: str | None = None

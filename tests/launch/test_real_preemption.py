@@ -1,0 +1,240 @@
+"""``vivace.preemption`` on a real Slurm: signal → agreement → checkpoint → requeue → the same losses as without."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch.conftest import ROOT, Bench
+from launch.slurm_cluster import FINAL
+
+EXAMPLE = ROOT / "examples" / "preemptible.py"
+STEPS = 60
+SIGNALS = ("USR1", "USR2", "TERM")
+
+# A loop without torch: quick to start, for what does not need ranks.
+LOOP = """
+import pathlib, time
+from vivace.preemption import Preemption, save_atomically
+guard, file = Preemption(), pathlib.Path("{checkpoint}")
+done = int(file.read_text()) if file.exists() else 0
+print("begins at", done, flush=True)
+for step in range(done, {steps}):
+    time.sleep(0.02)
+    print("step", step, flush=True)
+    if guard.should_stop():
+        save_atomically(step + 1, file, lambda value, handle: handle.write(str(value).encode()))
+        guard.requeue_and_exit()
+"""
+
+
+def losses(text: str) -> dict[tuple[int, int], str]:
+    """Loss (in hexadecimal, so exact) by step and rank; a step that was trained twice must give the same."""
+    found: dict[tuple[int, int], str] = {}
+    for step, rank, loss in re.findall(r"step (\d+) rank (\d+) loss (\S+)", text):
+        assert found.setdefault((int(step), int(rank)), loss) == loss, f"step {step} gave two losses"
+    return found
+
+
+def last_step(bench: Bench, record: dict[str, Any]) -> int:
+    return max((int(step) for step in re.findall(r"^step (\d+)", bench.out(record), re.MULTILINE)), default=-1)
+
+
+def train(bench: Bench, name: str, *options: str) -> dict[str, Any]:
+    words = ["--steps", str(STEPS), "--step-seconds", "0.05", "--checkpoint", f"{name}.pt"]
+    return bench.submit("--name", name, *options, command=[sys.executable, str(EXAMPLE), *words])
+
+
+def interrupt(bench: Bench, records: list[dict[str, Any]], plans: list[list[int]], dice: random.Random) -> None:
+    """Signal each job at its planned steps, once a life, some milliseconds into the step."""
+    todo = {record["job_id"]: list(plan) for record, plan in zip(records, plans, strict=True)}
+    lives = dict.fromkeys(todo, 0)
+
+    def one_round() -> bool:
+        for record in records:
+            job = record["job_id"]
+            begun = (
+                bench.out(record).count("rank 0 of") if Path(record["folder"]).joinpath(f"{job}.out").exists() else 0
+            )
+            if todo[job] and begun == lives[job] + 1 and last_step(bench, record) >= todo[job][0]:
+                time.sleep(dice.random() * 0.06)
+                bench.cluster.run("scancel", f"--signal={dice.choice(SIGNALS)}", job)
+                todo[job].pop(0)
+                lives[job] += 1
+        return not any(todo.values())
+
+    bench.cluster.wait("all signals sent", one_round, 150)
+
+
+def test_signals_at_random_moments_change_no_loss(bench_with_names: Bench):
+    bench = bench_with_names
+    seed = random.SystemRandom().randrange(10**6)
+    dice = random.Random(seed)
+    print("seed", seed)  # shown when the test fails
+    plans = [sorted(dice.sample(range(1, STEPS - 8), 2)) for _ in range(2)]
+    reference = train(bench, "reference", "--gpus", "2")
+    jobs = [train(bench, f"interrupted-{number}", "--gpus", "2") for number in range(2)]
+    interrupt(bench, jobs, plans, dice)
+    assert bench.end(reference) == "COMPLETED"
+    expected = losses(bench.out(reference))
+    assert len(expected) == 2 * STEPS
+    for record, plan in zip(jobs, plans, strict=True):
+        assert bench.end(record) == "COMPLETED", bench.err(record)
+        text = bench.out(record)
+        assert losses(text) == expected
+        assert text.count("vivace: requeued") == len(plan)
+        assert f"restarts {len(plan)}" in text
+        starts = [int(step) for step in re.findall(r"rank 0 of 2 on \S+ begins at step (\d+)", text)]
+        others = [int(step) for step in re.findall(r"rank 1 of 2 on \S+ begins at step (\d+)", text)]
+        assert starts == others
+        assert starts == sorted(set(starts))  # each life went further
+        assert "Traceback" not in bench.err(record)
+        # Nothing that was trained is trained again: the save is of the very step at which the ranks agreed.
+        assert len(re.findall(r"^step \d+ rank 0", text, re.MULTILINE)) == STEPS
+
+
+def test_two_nodes_of_two_ranks_stop_save_and_go_on_together(bench_with_names: Bench):
+    bench = bench_with_names
+    shape = ("--gpus", "8", "--gpus-per-task", "2")
+    record = train(bench, "multi-node", *shape)
+    interrupt(bench, [record], [[5]], random.Random(0))
+    assert bench.end(record) == "COMPLETED", bench.err(record)
+    text = bench.out(record)
+    if bench.cluster.namespaces:
+        hosts = {(rank, host) for rank, host in re.findall(r"rank (\d) of 4 on (\S+) begins", text)}
+        assert hosts == {("0", "node1"), ("1", "node1"), ("2", "node2"), ("3", "node2")}
+    assert sorted(losses(text)) == [(step, rank) for step in range(STEPS) for rank in range(4)]
+    assert len(set(re.findall(r"begins at step (\d+)", text))) == 2
+    assert json.loads(bench.vivace("status", "multi-node", "--json").stdout)["restarts"] == 1
+
+
+def test_the_limit_on_restarts_holds_and_the_job_does_not_read_completed(bench: Bench):
+    loop = LOOP.format(checkpoint="limit", steps=10**6)
+    record = bench.submit("--name", "limit", "--max-requeues", "0", command=[sys.executable, "-c", loop])
+    bench.cluster.wait("a step", lambda: last_step(bench, record) >= 1)
+    bench.cluster.run("scancel", "--signal=USR1", record["job_id"])
+    assert bench.end(record) == "FAILED"
+    assert "not requeued again after 0 restarts" in bench.err(record)
+    found = json.loads(bench.vivace("status", "limit", "--json").stdout)
+    assert found["exit_code"] == 85
+    assert "send it again" in found["because"]
+
+
+def test_a_cancelled_job_saves_but_is_not_requeued(bench: Bench):
+    loop = LOOP.format(checkpoint="cancelled", steps=10**6)
+    record = bench.submit("--name", "cancelled", command=[sys.executable, "-c", loop])
+    bench.cluster.wait("a step", lambda: last_step(bench, record) >= 1)
+    assert bench.vivace("cancel", "cancelled").returncode == 0
+    assert bench.end(record) == "CANCELLED"
+    bench.cluster.wait("all processes gone", lambda: not bench.cluster.step_processes(record["job_id"]))
+    assert (bench.folder / "cancelled").exists()  # SIGTERM came first, and was heard
+    assert bench.cluster.state(record["job_id"]) == "CANCELLED"
+    assert "Restarts=0" in bench.cluster.show(record["job_id"])
+
+
+def test_in_a_script_of_ones_own_rank_0_requeues_its_array_task_and_no_other(bench: Bench):
+    program = bench.folder / "loop.py"
+    by_task = '" + __import__("os").environ["SLURM_ARRAY_TASK_ID"] + "'
+    program.write_text(LOOP.format(checkpoint=by_task, steps=100))
+    script = bench.folder / "own.sh"
+    script.write_text(
+        "#!/bin/bash\n#SBATCH --array=1-2 --requeue --open-mode=append -o own-%a.out -t 5\n"
+        f"export PYTHONPATH={ROOT}\nsrun {sys.executable} {program}\n"
+    )
+    job = bench.cluster.run("sbatch", "--parsable", str(script), cwd=bench.folder).stdout.strip()
+    logs = [bench.folder / f"own-{task}.out" for task in (1, 2)]
+    bench.cluster.wait("both run", lambda: all("step 1\n" in log.read_text() for log in logs))
+    bench.cluster.run("scancel", "--signal=USR1", f"{job}_2")  # the last task bears the array's own number
+    bench.cluster.wait("the end", lambda: all("step 99\n" in log.read_text() for log in logs), 90)
+    first, second = (log.read_text() for log in logs)
+    assert first.count("begins at") == 1
+    assert second.count("begins at") == 2
+    assert f"job {job}_2 is requeued (restart 1 of at most 10)" in second
+    bench.cluster.wait("completed", lambda: {bench.cluster.state(f"{job}_{task}") for task in (1, 2)} == {"COMPLETED"})
+
+
+def test_a_loader_with_protected_workers_survives_sigterm_to_every_process(bench: Bench):
+    program = """
+import sys, time, torch
+from torch.utils.data import DataLoader, TensorDataset
+from vivace.preemption import Preemption, protect_worker
+guard = Preemption()
+data = TensorDataset(torch.arange(100000.0))
+steps_after = 0
+for step, (x,) in enumerate(DataLoader(data, batch_size=1, num_workers=2, worker_init_fn=protect_worker)):
+    print("step", step, flush=True)
+    time.sleep(0.02)
+    steps_after += guard.signal is not None
+    if steps_after > 20:  # many batches after the signal: the workers still live
+        print("still fed", flush=True)
+        guard.requeue_and_exit()
+"""
+    record = bench.submit("--name", "loader", "--max-requeues", "0", command=[sys.executable, "-c", program])
+    bench.cluster.wait("steps", lambda: last_step(bench, record) >= 5)
+    bench.cluster.run("scancel", "--signal=TERM", record["job_id"])
+    assert bench.end(record) == "FAILED"
+    assert "still fed" in bench.out(record)
+    assert "ExitCode=85:0" in bench.cluster.show(record["job_id"])
+    assert "Traceback" not in bench.err(record)
+
+
+@pytest.mark.slow
+def test_time_limit_preemption_and_a_dead_node_are_all_survived(bench: Bench):
+    # Slurm's own clocks (30 s for time limits, SlurmdTimeout for nodes) cannot be hurried: the three wait together.
+    cluster = bench.cluster
+
+    def loop(name: str, steps: str, *options: str) -> dict[str, Any]:
+        command = [sys.executable, "-c", LOOP.format(checkpoint=name, steps=steps)]
+        return bench.submit("--name", name, *options, command=command)
+
+    on_node1 = ("--sbatch=--nodelist=node1", "--gpus-per-task", "3", "--gpus", "3", "--partition", "preempt")
+    until_resumed = "done + 5 if done else 10**6"
+    limited = loop("limited", until_resumed, "--time", "1:00", "--signal-lead", "30", "--sbatch=--nodelist=node1")
+    preempted = loop("preempted", until_resumed, *on_node1)
+    lost = loop("lost", "300", "--sbatch=--nodelist=node2")
+    jobs = (limited, preempted, lost)
+    for job in jobs:
+        cluster.wait("a step", lambda job=job: last_step(bench, job) >= 1)  # type: ignore[misc]
+    first = bench.submit("--name", "first", "--gpus", "3", "--sbatch=--nodelist=node1", command=["true"])
+    cluster.kill_node(2)
+    cluster.wait("the loss noticed", lambda: "Restarts=1" in cluster.show(lost["job_id"]), 90)
+    cluster.start_node(2)
+    assert bench.end(first) == "COMPLETED"
+    for job in jobs:
+        done = cluster.wait_state(job["job_id"], FINAL - {"NODE_FAIL"}, 150)
+        assert done == "COMPLETED", (job["name"], bench.err(job))
+    begins = {job["name"]: [int(n) for n in re.findall(r"begins at (\d+)", bench.out(job))] for job in jobs}
+    assert begins["limited"][1] > begins["limited"][0] == 0
+    assert begins["preempted"][1] > begins["preempted"][0] == 0  # SIGTERM was heard
+    assert begins["lost"] == [0, 0]  # no signal comes from a node that is gone: from the last checkpoint, here none
+
+
+def test_the_handler_only_sets_a_flag_and_only_in_its_own_process():
+    import os
+
+    from vivace.preemption import Preemption
+
+    before = signal.getsignal(signal.SIGUSR1)
+    with Preemption() as guard:
+        assert not guard.should_stop()
+        child = os.fork()
+        if child == 0:  # a forked child: USR1 is not for it, and must not end it
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os._exit(7 if guard.signal is None else 8)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        child = os.fork()
+        if child == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        assert guard.signal is None
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert guard.should_stop()
+    assert signal.getsignal(signal.SIGUSR1) is before

@@ -1,0 +1,196 @@
+"""Submitting to a real Slurm: what arrives in the job, how jobs end, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+from launch.conftest import ROOT, Bench
+
+
+def test_two_nodes_get_one_rank_a_gpu_with_torchruns_variables(bench: Bench):
+    says = "import os; print('|'.join(os.environ[n] for n in ['RANK','LOCAL_RANK','WORLD_SIZE','SLURMD_NODENAME']))"
+    record = bench.submit("--gpus", "8", "--name", "shape", command=[sys.executable, "-c", says])
+    assert (record["nodes"], record["gpus"], record["state"]) == (2, 8, "queued")
+    assert bench.end(record) == "COMPLETED"
+    expected = [f"{rank}|{rank % 4}|8|node{rank // 4 + 1}" for rank in range(8)]
+    assert sorted(bench.out(record).split()) == expected
+    shown = bench.cluster.show(record["job_id"])
+    assert "CPUs/Task=2" in shown
+    assert "Features=v100-32g" in shown
+
+
+def test_words_and_names_are_quoted_and_never_executed(bench: Bench):
+    words = [
+        "a b",
+        "$(touch pwned)",
+        "`touch pwned`",
+        "; touch pwned",
+        "'",
+        '"',
+        "\\",
+        "*",
+        "é",
+        "",
+        "-n",
+        "#x",
+        "a\nb",
+    ]
+    name = 'it\'s "a" $(touch pwned); `touch pwned` #1 %j \\ |&'
+    says = "import json,sys; print(json.dumps(sys.argv[1:]))"
+    record = bench.submit("--name", name, "--env", "WORD=$(touch pwned)'", command=[sys.executable, "-c", says, *words])
+    assert bench.end(record) == "COMPLETED"
+    assert json.loads(bench.out(record)) == words
+    assert f"JobName={name} UserId" in bench.cluster.show(record["job_id"])
+    assert not list(bench.folder.rglob("pwned"))
+    found = json.loads(bench.vivace("status", record["job_id"], "--json").stdout)
+    assert (found["name"], found["state"], found["exit_code"]) == (name, "completed", 0)
+
+
+def test_a_failing_command_fails_the_job_with_its_exit_code(bench: Bench):
+    says = "import sys; print('hello'); raise ValueError('no such data') if len(sys.argv) < 2 else SystemExit(3)"
+    record = bench.submit("--name", "bad", command=[sys.executable, "-c", says, "x"])
+    other = bench.submit("--name", "worse", command=[sys.executable, "-c", says])
+    assert bench.end(record) == "FAILED"
+    assert "ExitCode=3:0" in bench.cluster.show(record["job_id"])
+    assert bench.end(other) == "FAILED"
+    found = json.loads(bench.vivace("status", "worse", "--json").stdout)
+    assert found["state"] == "failed"
+    assert found["exit_code"] == 1
+    assert found["last_error"] == "ValueError: no such data"
+    assert "exit code 1" in bench.vivace("status", other["job_id"]).stdout
+    assert bench.vivace("logs", "bad").stdout == "hello\n"
+    assert "ValueError: no such data" in bench.vivace("logs", "wors*", "--err").stdout
+
+
+def test_out_of_memory_is_recognised_though_slurm_calls_it_a_failure(bench: Bench):
+    says = "raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')"
+    record = bench.submit("--name", "oom", command=[sys.executable, "-c", says])
+    assert bench.end(record) == "FAILED"
+    assert json.loads(bench.vivace("status", "oom", "--json").stdout)["state"] == "out-of-memory"
+
+
+def test_a_rank_killed_with_9_does_not_read_completed_and_ends_the_others(bench: Bench):
+    says = "import time; print('up', flush=True); time.sleep(600)"
+    record = bench.submit("--gpus", "2", "--name", "killed", command=[sys.executable, "-c", says])
+    bench.cluster.wait("both ranks", lambda: bench.out(record).count("up") == 2)
+    os.kill(bench.cluster.step_processes(record["job_id"])[0], signal.SIGKILL)
+    assert bench.end(record) == "FAILED"
+    found = json.loads(bench.vivace("status", "killed", "--json").stdout)
+    assert found["state"] == "failed"
+    assert found["exit_code"] in (137, 143)  # srun gives the largest: 9 of the killed rank, or 15 of the one it ended
+    assert bench.cluster.step_processes(record["job_id"]) == []
+
+
+def test_queue_logs_and_cancel(bench: Bench):
+    says = "import time; print('up', flush=True); time.sleep(600)"
+    record = bench.submit("--name", "long one", command=[sys.executable, "-c", says])
+    waiting = bench.submit("--name", "next", "--after", record["job_id"], command=["true"])
+    bench.cluster.wait("output", lambda: bench.out(record) == "up\n")
+    jobs = {job["job_id"]: job for job in json.loads(bench.vivace("queue", "--json").stdout)}
+    assert jobs[record["job_id"]]["state"] == "RUNNING"
+    assert jobs[record["job_id"]]["limit_s"] == 600
+    assert jobs[waiting["job_id"]]["reason_in_words"] == "it waits for another job to end"
+    table = bench.vivace("queue", "long one").stdout
+    assert "running" in table
+    assert "next" not in table
+    assert bench.vivace("logs", "long one").stdout == "up\n"
+    assert "no waiting or running job" in bench.vivace("cancel", "nothing").stderr
+    assert json.loads(bench.vivace("cancel", "long one", "next", "--json").stdout) == [
+        record["job_id"],
+        waiting["job_id"],
+    ]
+    assert bench.end(record) == "CANCELLED"
+    assert bench.end(waiting) == "CANCELLED"
+    assert json.loads(bench.vivace("status", "long one", "--json").stdout)["state"] == "cancelled"
+    # The queue is empty again: following it ends by itself.
+    assert "Done!" in bench.vivace("queue", "long one", "--follow").stdout
+
+
+def test_logs_are_followed_to_the_end_of_the_job(bench: Bench):
+    says = "import time\nfor i in range(5): print(i, flush=True); time.sleep(0.2)"
+    record = bench.submit("--name", "talk", command=[sys.executable, "-c", says])
+    assert bench.vivace("logs", record["job_id"], "-f").stdout == "0\n1\n2\n3\n4\n"
+    assert bench.end(record) == "COMPLETED"
+
+
+def test_an_array_runs_its_tasks_and_keeps_their_logs_apart(bench: Bench):
+    says = "import os; print(os.environ['SLURM_ARRAY_TASK_ID'])"
+    record = bench.submit("--array", "1-3%2", "--name", "many", command=[sys.executable, "-c", says])
+    logs = Path(record["folder"])
+    bench.cluster.wait(
+        "three logs", lambda: [p.read_text() for p in sorted(logs.glob("*.out"))] == ["1\n", "2\n", "3\n"]
+    )
+    assert bench.vivace("logs", f"{record['job_id']}_2").stdout == "2\n"
+    assert bench.vivace("logs", "many").stdout.count("==>") == 3
+
+
+def test_an_array_is_cancelled_with_its_waiting_tasks(bench: Bench):
+    record = bench.submit("--array", "0-3%1", "--name", "waiting many", command=["sleep", "600"])
+    bench.cluster.wait("a task", lambda: bench.cluster.state(f"{record['job_id']}_0") == "RUNNING")
+    assert bench.vivace("cancel", "waiting*").returncode == 0
+    bench.cluster.wait("none left", lambda: bench.vivace("queue", "waiting many", "--json").stdout.strip() == "[]")
+    assert set(re.findall(r"JobState=(\w+)", bench.cluster.show(record["job_id"]))) == {"CANCELLED"}
+
+
+def test_a_folder_for_runs_that_cannot_be_made_is_said(bench: Bench):
+    (bench.folder / "file").write_text("")
+    done = bench.vivace("submit", "--cluster", "testbed", "--output", "file", "--", "true")
+    assert done.returncode == 2
+    assert "cannot make a run folder" in done.stderr
+
+
+def test_lists_of_commands_and_counts_give_their_product(bench: Bench):
+    (bench.folder / "commands.txt").write_text("echo 'first one'\n# a comment\necho second\n")
+    done = bench.vivace(
+        *("submit", "--cluster", "testbed", "--time", "5:00", "--gpus", "1,2", "--commands", "commands.txt", "--json")
+    )
+    records = json.loads(done.stdout)
+    assert [(r["command"][1], r["gpus"]) for r in records] == [
+        *[("first one", 1), ("first one", 2)],
+        *[("second", 1), ("second", 2)],
+    ]
+    assert [bench.end(record) for record in records] == ["COMPLETED"] * 4
+    assert bench.out(records[1]) == "first one\n" * 2
+
+
+def test_what_slurm_would_refuse_or_never_start_is_said_before_and_leaves_nothing(bench: Bench):
+    cases = [
+        (["--partition", "nope"], "invalid partition specified"),
+        (["--constraint", "h100"], "Invalid feature specification"),
+        (["--cpus-per-task", "64"], "node configuration is not available"),
+        (["--time", "30:00:00"], "would never start: it asks for 30:00:00, and the partition gpu_p13 allows 20:00:00"),
+        (["--gpus", "12"], "would never start: it asks for 3 nodes, and the partition gpu_p13 gives 2"),
+    ]
+    for options, sentence in cases:
+        done = bench.vivace("submit", "--cluster", "testbed", *options, "--", "true")
+        text = " ".join(done.stderr.split())
+        assert done.returncode == 2, text
+        assert sentence in text
+        assert "hint:" in text
+        assert "Traceback" not in text
+    assert not any((bench.folder / "runs").iterdir())
+    assert bench.cluster.run("squeue", "-h", "-n", "true").stdout == ""
+
+
+def test_without_a_cluster_name_the_queue_itself_is_asked(bench: Bench):
+    done = bench.vivace("submit", "--gpus", "8", "--dry-run", "--", "true")
+    assert "--nodes=2" in done.stdout
+    assert "--cpus-per-task=4" in done.stdout
+    assert "--partition=gpu_p13" in done.stdout
+    assert "no partition 'nope'" in bench.vivace("submit", "--partition", "nope", "--dry-run", "--", "true").stderr
+
+
+def test_vivace_measures_all_ranks_of_an_srun_inside_a_job(bench_with_names: Bench):
+    bench = bench_with_names
+    example = [sys.executable, str(ROOT / "examples" / "preemptible.py"), "--steps", "500", "--checkpoint", "x.pt"]
+    measured = [sys.executable, "-m", "vivace", "measure", "--json", "--steps", "5", "--no-profile", "--no-flops"]
+    record = bench.submit("--once", "--gpus", "2", "--name", "measured", command=[*measured, "--", "srun", *example])
+    assert bench.end(record) == "COMPLETED", bench.err(record)
+    measurement = json.loads(bench.out(record))
+    assert measurement["kind"] == "measurement"
+    assert len(measurement["ranks"]) == 2

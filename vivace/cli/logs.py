@@ -1,0 +1,63 @@
+"""``vivace logs JOB``: parse, call ``vivace.launch.logs``, print."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vivace.errors import UserError
+from vivace.launch.logs import Logs, find_logs
+from vivace.launch.logs import follow as follow_file
+from vivace.launch.status import ask_slurm
+
+__all__ = ["logs"]
+
+
+def logs(
+    job: Annotated[str, typer.Argument(help="A job's number, its name, or a pattern; the newest one is shown.")],
+    err: Annotated[bool, typer.Option("--err", help="Its stderr instead of its stdout.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job is over. Ctrl-C is safe.")] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print the file's name instead.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs' folders.")] = Path("runs"),
+) -> None:
+    """Show what a job prints.
+
+    Examples:
+
+        vivace logs 1234 -f          as it comes, until the job is over
+
+        vivace logs train --err      stderr of the newest job called train
+
+        vivace logs 1234_7           one task of an array
+    """
+    found = find_logs(job, output)
+    with contextlib.suppress(KeyboardInterrupt):
+        for each in found:
+            file = each.stderr if err else each.stdout
+            if path:
+                typer.echo(str(file))
+                continue
+            if len(found) > 1:
+                typer.echo(f"==> {each.job_id} <==")
+            _show(each, file, follow)
+
+
+def _show(logs: Logs, file: Path, follow: bool) -> None:
+    def still_active() -> bool:
+        info = ask_slurm(logs.job_id)
+        return info is not None and info.active
+
+    if not follow and not file.exists():
+        info = ask_slurm(logs.job_id)
+        raise UserError(
+            f"{file} does not exist" + (f"; the job is {info.state.lower()}" if info else ""),
+            hint=f"vivace logs {logs.job_id} -f waits for it" if info and info.active else None,
+        )
+    chunks = follow_file(file, still_active) if follow else [file.read_bytes()]
+    for chunk in chunks:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()

@@ -1,0 +1,95 @@
+"""``vivace queue [NAME]`` and ``vivace cancel JOB``: parse, call ``vivace.launch.queue``, print."""
+
+from __future__ import annotations
+
+import time
+from json import dumps
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from vivace.launch.jobs import JobInfo, plain_reason
+from vivace.launch.queue import cancel as cancel_jobs
+from vivace.launch.queue import my_jobs
+from vivace.launch.words import slurm_time
+
+__all__ = ["cancel", "queue"]
+
+_COLOURS = {"RUNNING": "green", "PENDING": "yellow", "COMPLETING": "cyan"}
+
+
+def queue(
+    name: Annotated[
+        str | None, typer.Argument(help="Only this job: a number, a name, or a pattern ('train*').")
+    ] = None,
+    follow: Annotated[
+        bool | None, typer.Option(help="Stay until no job is left. Default: on a terminal.", show_default=False)
+    ] = None,
+    every: Annotated[float, typer.Option(min=1, help="Seconds between two looks.")] = 5.0,
+    json: Annotated[bool, typer.Option("--json", help="Print the jobs as JSON once.")] = False,
+) -> None:
+    """Show your waiting and running jobs, why they wait, and when they should start. Ctrl-C leaves them alone.
+
+    Examples:
+
+        vivace queue                    all your jobs, until none is left
+
+        vivace queue train --no-follow  jobs called train, once
+
+        vivace queue --json             for scripts
+    """
+    console = Console(highlight=False)
+    if json:
+        typer.echo(dumps([job.as_table() for job in my_jobs(name)], indent=2))
+        return
+    if not (console.is_terminal if follow is None else follow):
+        console.print(_view(my_jobs(name)))
+        return
+    try:
+        with Live(console=console, auto_refresh=False) as live:
+            while jobs := my_jobs(name):
+                live.update(_view(jobs), refresh=True)
+                time.sleep(every)
+            live.update(Text("Done!"), refresh=True)
+    except KeyboardInterrupt:
+        console.print("the jobs go on; vivace cancel JOB ends one", style="dim")
+
+
+def cancel(
+    jobs: Annotated[list[str], typer.Argument(help="Numbers, names or patterns of your jobs.")],
+    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """Cancel waiting or running jobs.
+
+    Examples:
+
+        vivace cancel 1234            one job (1234_7: one task of an array)
+
+        vivace cancel train 'sweep-*' by name, and by pattern
+    """
+    ids = cancel_jobs(jobs)
+    typer.echo(dumps(ids) if json else f"cancelled: {', '.join(ids)}")
+
+
+def _view(jobs: list[JobInfo]) -> Table | Text:
+    if not jobs:
+        return Text("no job of yours is waiting or running")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("job", "name", "state", "ran", "limit", "nodes", "start", "where or why"):
+        table.add_column(column, overflow="fold")
+    for job in jobs:
+        table.add_row(
+            job.job_id,
+            Text(job.name),
+            Text(job.state.lower(), style=_COLOURS.get(job.state, "")),
+            "" if job.run_s is None else slurm_time(job.run_s),
+            "" if job.limit_s is None else slurm_time(job.limit_s),
+            str(job.nodes),
+            (job.start or "").replace("T", " "),
+            Text(job.node_list or plain_reason(job.reason)),
+        )
+    return table

@@ -1,0 +1,215 @@
+"""``vivace submit -- COMMAND``: parse, call ``vivace.launch``, print."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import asdict
+from json import dumps, loads
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from vivace.errors import UserError
+from vivace.launch.local import run_locally
+from vivace.launch.preflight import Preflight
+from vivace.launch.request import ContainerKind, JobRequest
+from vivace.launch.script import Place, prepare, render
+from vivace.launch.storage import storage_notes
+from vivace.launch.submit import SCRIPT, product
+from vivace.launch.submit import submit as send_job
+from vivace.launch.target import Target, find_target
+from vivace.launch.words import seconds_of
+from vivace.measure.folder import name_of_command
+from vivace.records.run import Run
+
+__all__ = ["submit"]
+
+Text = str | None
+
+
+def submit(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
+    ] = None,
+    cluster: Annotated[
+        Text, typer.Option(help="A cluster of `vivace hardware --clusters`. Default: ask Slurm.")
+    ] = None,
+    gpus: Annotated[str, typer.Option(help="GPUs, or a list of counts: one job each (4,8,16).")] = "1",
+    time: Annotated[str, typer.Option(help="Time limit: 5:00:00, 1-12 (days-hours) or 20h.")] = "2:00:00",
+    name: Annotated[Text, typer.Option(help="Name of the job. Default: the script's.")] = None,
+    account: Annotated[Text, typer.Option(help="Account; the site's suffix is added (xyz → xyz@a100).")] = None,
+    qos: Annotated[Text, typer.Option(help="QoS. Default: the shortest of the cluster's that fits.")] = None,
+    partition: Annotated[Text, typer.Option(help="Partition. Default: the cluster's.")] = None,
+    constraint: Annotated[Text, typer.Option(help="Node feature. Default: the cluster's.")] = None,
+    module: Annotated[
+        list[str] | None, typer.Option(help="Module to load, repeatable; 'none' for none. Default: the cluster's.")
+    ] = None,
+    conda: Annotated[Text, typer.Option(help="Conda environment to activate.")] = None,
+    container: Annotated[Text, typer.Option(help="Image to run the command in.")] = None,
+    container_kind: Annotated[ContainerKind, typer.Option(help="What runs the image.")] = "singularity",
+    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the job, repeatable.")] = None,
+    gpus_per_task: Annotated[int, typer.Option(help="GPUs a process.")] = 1,
+    cpus_per_task: Annotated[int | None, typer.Option(help="Cores a process. Default: its GPUs' share.")] = None,
+    array: Annotated[Text, typer.Option(help="Job array: 0-9, 1,3,5 or 0-99%8; $SLURM_ARRAY_TASK_ID tells.")] = None,
+    after: Annotated[Text, typer.Option(help="Start after JOB ended well, or afterany:JOB, singleton.")] = None,
+    commands: Annotated[Path | None, typer.Option(help="File with one command a line: one job each.")] = None,
+    split: Annotated[bool, typer.Option(help="Cut a job that no QoS takes in pieces, requeued until done.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run the command once; it calls srun itself.")] = False,
+    requeue: Annotated[bool, typer.Option(help="Signal the ranks before the end, and start again.")] = True,
+    max_requeues: Annotated[int, typer.Option(help="Restarts at most.")] = 10,
+    signal_lead: Annotated[int | None, typer.Option(help="Seconds between signal and end. Default: 60 to 300.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--sbatch", help="Any other option of sbatch, as --sbatch=--exclusive.")
+    ] = None,
+    launcher: Annotated[Literal["slurm", "local"], typer.Option(help="local: torchrun on this machine.")] = "slurm",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    check: Annotated[bool, typer.Option(help="Ask Slurm first whether the job can start.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script; send nothing.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print records, and nothing else, on stdout.")] = False,
+) -> None:
+    """Send a training command to Slurm: one process a GPU, script and logs kept in runs/NAME-001.
+
+    Examples:
+
+        vivace submit --cluster jean-zay-a100 --gpus 16 --time 5:00:00 --account xyz -- python train.py -b 128
+
+        vivace submit --cluster jean-zay-h100 --gpus 4,8,16 --dry-run -- python train.py
+
+        vivace submit --gpus 8 --time 90h --split -- python train.py        in pieces that the QoS takes
+
+        vivace submit --launcher local --gpus 2 -- python train.py          torchrun, here and now
+    """
+    request = JobRequest(
+        command=tuple(command or ["-"]),
+        name=name or "-",
+        seconds=seconds_of(time),
+        gpus_per_task=gpus_per_task,
+        cpus_per_task=cpus_per_task,
+        account=account,
+        qos=qos,
+        partition=partition,
+        constraint=constraint,
+        modules=_modules(module),
+        conda=conda,
+        container=container,
+        container_kind=container_kind,
+        variables=_variables(env),
+        array=array,
+        after=after,
+        requeue=requeue,
+        max_requeues=max_requeues,
+        signal_lead_s=signal_lead,
+        split=split,
+        once=once,
+        options=tuple(option or ()),
+    )
+    requests = _requests(request, command, commands, gpus, name)
+    if launcher == "local":
+        _run_here(requests, output, json, dry_run)
+    target = find_target(cluster, partition)
+    if dry_run:
+        _print_scripts(requests, target, output, json)
+        return
+    _send(requests, target, output, check, json)
+
+
+def _requests(
+    request: JobRequest, command: list[str] | None, file: Path | None, gpus: str, name: str | None
+) -> list[JobRequest]:
+    from dataclasses import replace
+
+    if bool(command) == bool(file):
+        raise UserError("give either a command or a file of commands", hint="vivace submit … -- python train.py")
+    every = _commands_of(file) if file else [command or []]
+    made = product(request, every, _counts(gpus))
+    return [replace(each, name=name or name_of_command(each.command)) for each in made]
+
+
+def _commands_of(file: Path) -> list[list[str]]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        found = [words for line in lines if (words := shlex.split(line, comments=True))]
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UserError(f"{file} holds a line that is no command: {error}", hint="close its quotes") from None
+    if not found:
+        raise UserError(f"{file} holds no command", hint="one command a line; # begins a comment")
+    return found
+
+
+def _counts(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"{text!r} is not a number of GPUs", hint="--gpus 16, or a list: --gpus 4,8,16") from None
+
+
+def _modules(given: list[str] | None) -> tuple[str, ...] | None:
+    return None if not given else () if given == ["none"] else tuple(given)
+
+
+def _variables(given: list[str] | None) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given or ()]
+    if wrong := next((name for name, equals, _ in pairs if not equals), None):
+        raise UserError(f"--env {wrong} has no value", hint=f"--env {wrong}=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def _run_here(requests: list[JobRequest], output: Path, json: bool, dry_run: bool) -> None:
+    from vivace.launch.local import torchrun_words
+
+    if dry_run:
+        for request in requests:
+            typer.echo(shlex.join(torchrun_words(request.command, request.gpus)))
+        raise typer.Exit
+    runs = [run_locally(request, output) for request in requests]
+    if json:
+        typer.echo(dumps([loads(run.to_json()) for run in runs], indent=2))
+    else:
+        for run in runs:
+            Console(stderr=True).print(f"{run.state}, exit code {run.exit_code}; logs in {run.folder}", markup=False)
+    raise typer.Exit(max(run.exit_code or 0 for run in runs))
+
+
+def _print_scripts(requests: list[JobRequest], target: Target, output: Path, json: bool) -> None:
+    scripts = []
+    for request in requests:
+        folder = output.absolute() / f"{request.name}-NNN"
+        place = Place.in_folder(folder, Path(os.getcwd()), request.array is not None)
+        scripts.append(render(prepare(request, target), place))
+    typer.echo(dumps([{"script": text} for text in scripts], indent=2) if json else "\n".join(scripts).rstrip("\n"))
+
+
+def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, json: bool) -> None:
+    records: list[dict[str, Any]] = []
+    console = Console(highlight=False, soft_wrap=True)
+    for note in storage_notes(target, output.absolute()):
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"note: {escape(note)}", style="yellow")
+    for request in requests:
+        run, found = send_job(request, target, output, check)
+        records.append({**loads(run.to_json()), "preflight": asdict(found) if found else None})
+        if not json:
+            _print_sent(console, run, found)
+    if json:
+        typer.echo(dumps(records, indent=2))
+
+
+def _print_sent(console: Console, run: Run, found: Preflight | None) -> None:
+    shape = f"{run.gpus} GPU{'s' * ((run.gpus or 0) > 1)} on {run.nodes} node{'s' * ((run.nodes or 0) > 1)}"
+    qos = f", QoS {run.qos}" if run.qos else ""
+    pieces = f", {run.pieces} pieces" if run.pieces > 1 else ""
+    console.print(f"[bold]job {run.job_id}[/] {escape(run.name or '')}: {shape}{escape(qos)}{pieces}")
+    if found and found.expected_start:
+        console.print(f"  expected start {found.expected_start}")
+    for note in found.notes if found else ():
+        console.print(f"  note: {escape(note)}", style="yellow")
+    script = Path(run.script or SCRIPT)
+    console.print(
+        f"  script and logs in {escape(str(script.parent))}; follow: vivace logs {run.job_id} -f", style="dim"
+    )

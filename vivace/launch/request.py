@@ -1,0 +1,101 @@
+"""``JobRequest``: what a person asks for, before any site's rules are applied. Checked here, rendered in ``script``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vivace.errors import UserError
+from vivace.launch.words import checked_text
+
+__all__ = ["ContainerKind", "JobRequest"]
+
+ContainerKind = Literal["singularity", "apptainer", "pyxis"]
+_ARRAY = re.compile(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DEPENDENCY = re.compile(r"\d+(_\d+)?|(singleton|(after\w*):\d+(_\d+)?(\+\d+)?(:\d+(_\d+)?)*)([,?].+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRequest:
+    """One job. ``modules=None``: the site's own, an empty tuple: none. ``once``: the command calls srun itself."""
+
+    command: tuple[str, ...]
+    name: str
+    gpus: int = 1
+    seconds: int = 7200
+    gpus_per_task: int = 1
+    cpus_per_task: int | None = None
+    account: str | None = None
+    qos: str | None = None
+    partition: str | None = None
+    constraint: str | None = None
+    modules: tuple[str, ...] | None = None
+    conda: str | None = None
+    container: str | None = None
+    container_kind: ContainerKind = "singularity"
+    variables: Mapping[str, str] = field(default_factory=dict)
+    array: str | None = None
+    after: str | None = None
+    requeue: bool = True
+    max_requeues: int = 10
+    signal_lead_s: int | None = None
+    split: bool = False
+    once: bool = False
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.command or not self.command[0]:
+            raise UserError("there is no command to run", hint="vivace submit … -- python train.py")
+        checked_text(self.name, "the job's name")
+        for word in (
+            self.account,
+            self.qos,
+            self.partition,
+            self.constraint,
+            self.conda,
+            self.container,
+            *self.options,
+        ):
+            if word is not None:
+                checked_text(word, "an option")
+        if any("\0" in word for word in (*self.command, *self.variables.values())):
+            raise UserError("a command cannot hold a zero byte")
+        for variable in self.variables:
+            if not _VARIABLE.fullmatch(variable):
+                raise UserError(f"{variable!r} cannot be an environment variable", hint="--env NAME=VALUE")
+        if self.array is not None and not _ARRAY.fullmatch(self.array):
+            raise UserError(f"{self.array!r} is not an array", hint="--array 0-9, --array 1,3,5 or --array 0-99%8")
+        if self.after is not None and not _DEPENDENCY.fullmatch(self.after):
+            raise UserError(f"{self.after!r} is not a dependency", hint="--after JOB, or --after afterany:JOB")
+        if self.signal_lead_s is not None and not 1 <= self.signal_lead_s < min(self.seconds, 65536):
+            raise UserError(
+                f"a signal {self.signal_lead_s} s before the end does not fit a job of {self.seconds} s",
+                hint="--signal-lead must be longer than a step and a checkpoint, and shorter than --time",
+            )
+
+    def lead_s(self, seconds: int) -> int:
+        """How long before the end of ``seconds`` the signal comes. Slurm looks at the clock every 30 s only."""
+        if self.signal_lead_s is not None:
+            return self.signal_lead_s
+        return max(1, min(300, max(60, seconds // 10), seconds // 2))
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs the array makes (one without an array)."""
+        return 1 if self.array is None else len(array_indices(self.array))
+
+
+def array_indices(text: str) -> list[int]:
+    """
+    >>> array_indices("0-6:2,9%4")
+    [0, 2, 4, 6, 9]
+    """
+    indices: list[int] = []
+    for part in text.partition("%")[0].split(","):
+        span, _, step = part.partition(":")
+        first, _, last = span.partition("-")
+        indices.extend(range(int(first), int(last or first) + 1, int(step or 1)))
+    return indices

@@ -1,0 +1,140 @@
+"""How one job stands or ended: state, exit code, and what it died of, from Slurm and from its logs.
+
+Asks ``scontrol`` (jobs of the last minutes), then ``sacct`` (older ones, where there are accounts). Reads the logs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vivace.launch.jobs import JobInfo, from_scontrol, run_state
+from vivace.launch.slurm import Answer, ask, slurm_is_here
+from vivace.records.run import RunState
+
+__all__ = ["SACCT_FIELDS", "Answer", "Verdict", "ask_slurm", "from_sacct", "verdict"]
+
+# The name comes last: it may hold the separator.
+SACCT_FIELDS = "JobID,State,ExitCode,ElapsedRaw,TimelimitRaw,Start,Partition,QOS,NNodes,ConsumedEnergyRaw,JobName"
+_TAIL_BYTES = 200_000
+_OUT_OF_MEMORY = re.compile(
+    r"CUDA out of memory|OutOfMemoryError|oom[-_]kill|Out Of Memory|std::bad_alloc|DefaultCPUAllocator: can't allocate"
+)
+_TIME_LIMIT = re.compile(r"DUE TO TIME LIMIT")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``state`` is ours: it knows an out-of-memory that Slurm calls a failure. ``because`` says it in words."""
+
+    state: RunState
+    because: str
+    last_error: str | None = None
+
+
+def ask_slurm(job_id: str) -> JobInfo | None:
+    """The job as Slurm knows it; None when it has forgotten it (or there is no Slurm here)."""
+    if not slurm_is_here():
+        return None
+    answer = ask("scontrol", "--oneliner", "show", "job", job_id)
+    if answer.code == 0 and (line := answer.out.strip().split("\n")[0]).startswith("JobId="):
+        return from_scontrol(line)
+    answer = ask("sacct", "--allocations", "--noheader", "--parsable2", "-j", job_id, "--format", SACCT_FIELDS)
+    return from_sacct(answer.out)[0] if answer.code == 0 and answer.out.strip() else None
+
+
+def from_sacct(text: str) -> list[JobInfo]:
+    """The rows of ``sacct --parsable2 --noheader --format SACCT_FIELDS``."""
+    jobs = []
+    for line in text.splitlines():
+        words = line.split("|", 10)
+        if len(words) != 11:
+            continue
+        job_id, state, exit_code, elapsed, limit, start, partition, qos, nodes, _energy, name = words
+        code, _, number = exit_code.partition(":")
+        jobs.append(
+            JobInfo(
+                job_id=job_id,
+                name=name,
+                state=state.split()[0] if state else "UNKNOWN",  # "CANCELLED by 1000"
+                partition=partition,
+                qos=qos,
+                nodes=int(nodes) if nodes.isdigit() else 0,
+                run_s=int(elapsed) if elapsed.isdigit() else None,
+                limit_s=int(limit) * 60 if limit.isdigit() else None,
+                start=start if start not in ("Unknown", "None", "") else None,
+                exit_code=int(code) if code.isdigit() else None,
+                signal=int(number) or None if number.isdigit() else None,
+            )
+        )
+    return jobs
+
+
+def energy_j(job_id: str) -> float | None:
+    """What Slurm's own meter counted, where the site has one; None elsewhere."""
+    if not slurm_is_here():
+        return None
+    answer = ask("sacct", "--allocations", "--noheader", "--parsable2", "-j", job_id, "--format", "ConsumedEnergyRaw")
+    text = answer.out.strip().split("\n")[0]
+    return float(text) if answer.code == 0 and re.fullmatch(r"[\d.]+", text) and float(text) > 0 else None
+
+
+def verdict(info: JobInfo, stderr: Path | None, stdout: Path | None = None) -> Verdict:
+    """What became of it, with the logs as witnesses."""
+    state = run_state(info.state)
+    if state in ("queued", "running", "completed", "cancelled", "node-failure"):
+        return Verdict(state, _SENTENCES[state])
+    text = "".join(_tail(path) for path in (stdout, stderr) if path is not None)
+    error = last_error(text)
+    if state == "timeout" or _TIME_LIMIT.search(text):
+        return Verdict(
+            "timeout", "it ran out of time: ask for more with --time, or cut it in pieces with --split", error
+        )
+    if state == "out-of-memory" or _OUT_OF_MEMORY.search(text):
+        return Verdict("out-of-memory", "it ran out of memory", error)
+    if info.signal:
+        return Verdict(state, f"it was ended by signal {info.signal}", error)
+    return Verdict(state, _exit_sentence(info.exit_code), error)
+
+
+_SENTENCES = {
+    "queued": "it waits",
+    "running": "it runs",
+    "completed": "it ended well",
+    "cancelled": "it was cancelled",
+    "node-failure": "one of its nodes failed",
+}
+
+
+def _exit_sentence(code: int | None) -> str:
+    if code is None:
+        return "its end is not known"
+    if code == 85:
+        return "it was interrupted and saved a checkpoint, but was not requeued: send it again to go on"
+    if code > 128:
+        return f"a process was ended by signal {code - 128}"
+    return "the command was not found" if code == 127 else f"the command failed with exit code {code}"
+
+
+def last_error(text: str) -> str | None:
+    """The last line that names an error: what a person looks for first.
+
+    >>> last_error("step 1\\nTraceback (most recent call last):\\nValueError: no\\nsrun: error: node1")
+    'ValueError: no'
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    own = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    other = [line for line in lines if re.search(r"\berror\b|not found|Killed", line, re.IGNORECASE)]
+    found = own or other
+    return found[-1][:500] if found else None
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
