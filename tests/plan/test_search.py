@@ -15,6 +15,7 @@ from vivace.plan.calibration import calibrate_transformer, read_measurement
 from vivace.plan.cluster import machine_for
 from vivace.plan.layout import Layout, check_layout
 from vivace.plan.models import named_transformer
+from vivace.plan.request import default_global_batch
 from vivace.plan.scaling import default_counts, scaling_curve
 from vivace.plan.search import explain, legal_layouts, pareto, search
 from vivace.plan.sizing import round_up, tensor_core_multiple, transformer_advice
@@ -156,3 +157,12 @@ def test_a_slow_loader_is_exposed_only_beyond_the_compute(llama):
     busy = step_time(alone).total * 1e3
     assert step_time(replace(alone, loader_ms=0.5 * busy)).loader == 0
     assert step_time(replace(alone, loader_ms=busy + 100)).loader == pytest.approx(0.1, rel=0.3)
+
+
+def test_a_small_model_on_one_node_is_replicated_not_cut_up(make_job):
+    """GPT-2 124M fits an A100 many times over: no layout can beat eight replicas."""
+    model = named_transformer("gpt2-124m")
+    batch = default_global_batch(model, 8)
+    assert batch == 512
+    best = search(make_job("gpt2-124m", global_batch=batch, software="torch"), 8)[0].job.layout
+    assert (best.data, best.tensor, best.pipeline) == (8, 1, 1)

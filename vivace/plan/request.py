@@ -6,6 +6,7 @@ Fills what was left open with stated defaults, each listed as an assumption. Cal
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from dataclasses import dataclass, field, replace
@@ -167,10 +168,10 @@ def _checked(request: Request) -> None:
 
 
 def default_global_batch(model: Transformer, gpus: int) -> int:
-    """Sequences per step: the usual tokens for that size, rounded to a multiple of the GPUs."""
+    """Sequences per step: the usual tokens for that size, as GPUs times a power of two (it must divide well)."""
     tokens = next(tokens for limit, tokens in BATCH_TOKENS if model.parameters < limit)
-    sequences = max(1, round(tokens / model.seq_len))
-    return max(gpus, round(sequences / gpus) * gpus)
+    per_gpu = max(1.0, tokens / model.seq_len / gpus)
+    return gpus * 2 ** round(math.log2(per_gpu))
 
 
 def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: int, global_batch: int) -> Layout:

@@ -21,6 +21,7 @@ from vivace.plan.step import StepTime, step_time
 __all__ = ["Found", "explain", "legal_layouts", "pareto", "search"]
 
 RECOMPUTES = ("none", "selective", "full")
+MICRO_BATCH_MAX = 128
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Found:
 
 
 def _micro_batches(share: int) -> list[int]:
-    return [size for size in (1, 2, 4, 8, 16, 32, 64) if share % size == 0]
+    """Every way to cut a rank's share of the batch: a share of 61 is either 61 micro-batches or one."""
+    return [size for size in range(1, min(share, MICRO_BATCH_MAX) + 1) if share % size == 0]
 
 
 def _virtual_stages(layers: int, pipeline: int, micro_batches: int) -> list[int]:
@@ -115,9 +117,12 @@ def _variants(job: TransformerJob, base: Layout) -> Iterator[Layout]:
 
 
 def _in_its_framework(job: TransformerJob, layout: Layout) -> TransformerJob:
-    """Model parallelism runs in Megatron-like code with its own precision recipe, full sharding in FSDP's."""
+    """Several GPUs run in Megatron-like code with its own precision recipe, full sharding in FSDP's.
+
+    Replicas too: layouts are compared with each other, not one library's kernels with another's.
+    """
     software, precision = job.software, job.precision
-    if layout.tensor * layout.pipeline > 1:
+    if layout.tensor * layout.pipeline > 1 or (layout.data > 1 and layout.zero != 3 and software == "torch"):
         software = "megatron-core"
     if precision.cast_bytes:  # autocast was meant as "mixed precision", which each framework does in its own way
         framework = "fsdp" if layout.zero == 3 else ("megatron" if software == "megatron-core" else "torch")
