@@ -16,6 +16,11 @@ from conftest import SCRIPTS, VIVACE, environment
 from vivace.records.measurement import Measurement
 
 
+def listen_to_interrupts() -> None:
+    """A shell that runs the tests in the background has SIGINT ignored in all of them."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def is_gone(group: int) -> bool:
     """Whether no process of the group is left, within five seconds."""
     for _ in range(50):
@@ -131,6 +136,7 @@ def test_a_script_that_ignores_the_interrupt_is_ended_and_what_it_did_is_kept(tm
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=listen_to_interrupts,
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -143,6 +149,7 @@ def test_a_script_that_ignores_the_interrupt_is_ended_and_what_it_did_is_kept(tm
     assert process.returncode == 130
     record = Measurement.load(tmp_path / "runs" / "stubborn-001" / "measurement.json")
     assert (record.status, record.batch_size) == ("partial", 8)
+    assert (record.reason or "").startswith("interrupted")
     assert is_gone(process.pid)
 
 
@@ -157,6 +164,7 @@ def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, 
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=listen_to_interrupts,
     )
     assert process.stdout is not None
     for line in process.stdout:

@@ -24,10 +24,12 @@ import psutil
 from vivace.errors import UserError
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
+from vivace.records.base import write_text_atomically
 
-__all__ = ["Outcome", "run_command"]
+__all__ = ["TIME_OVER", "Outcome", "passthrough", "run_command"]
 
 EXIT_TIMEOUT = 124  # as timeout(1)
+TIME_OVER = "stopped by vivace: the time given by --timeout was over"
 _BOOTSTRAP = Path(__file__).parent / "bootstrap"
 _POLL_S = 0.1
 _STOP_S = 3.0  # time for the process to write what it has seen, before it is terminated
@@ -160,20 +162,20 @@ def _wait(
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
         if len(interrupts) > 1 or (interrupts and now - interrupts[0][0] > _INTERRUPT_S):
-            _ask_for_what_was_seen(process, folder)
+            _ask_for_what_was_seen(process, folder, "interrupted, and ended by vivace: it did not end by itself")
             _end_tree(process)
             break
         if timeout_s is not None and now - began > timeout_s and not interrupts:
-            _ask_for_what_was_seen(process, folder)
+            _ask_for_what_was_seen(process, folder, TIME_OVER)
             _end_tree(process)
             return True
     return False
 
 
-def _ask_for_what_was_seen(process: subprocess.Popen[bytes], folder: Path) -> None:
+def _ask_for_what_was_seen(process: subprocess.Popen[bytes], folder: Path, why: str) -> None:
     """Each training process has an attendant that writes what it has when it sees the stop file."""
     with contextlib.suppress(OSError):
-        (folder / STOP_FILE).touch()
+        write_text_atomically(folder / STOP_FILE, why)
     training = len(list(folder.glob("progress-*.json")))
     until = time.monotonic() + _STOP_S
     while process.poll() is None and time.monotonic() < until and len(list(folder.glob("rank-*.json"))) < training:

@@ -12,7 +12,7 @@ from typing import Any
 
 from vivace.errors import UserError
 from vivace.hardware.machine import this_machine
-from vivace.measure.command import Outcome, Progress, Sink, run_command
+from vivace.measure.command import TIME_OVER, Outcome, Progress, Sink, run_command
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import Settings
@@ -104,7 +104,7 @@ def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
     if outcome.interrupted and reason == "the script ended by itself":
         reason = "interrupted"
     elif outcome.timed_out:
-        reason = reason or "stopped by vivace: the time given by --timeout was over"
+        reason = reason or TIME_OVER
     elif outcome.exit_code == 137:
         reason = f"{reason or 'killed (SIGKILL)'}; the kernel kills a process that takes too much memory"
     elif outcome.exit_code != 0:

@@ -1,7 +1,7 @@
 """A quiet thread beside the training: tells the parent how far we are, samples power, obeys a request to stop.
 
-It is what still works when the training thread hangs: the parent leaves a file named ``stop`` and the attendant
-writes what was seen so far.
+It is what still works when the training thread hangs: the parent leaves a file named ``stop``, with the reason in it,
+and the attendant writes what was seen so far.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Attendant(threading.Thread):
         folder: Path,
         progress: Callable[[], dict[str, Any]],
         sample: Callable[[], None],
-        on_stop: Callable[[], None],
+        on_stop: Callable[[str], None],
     ) -> None:
         super().__init__(name="vivace-attendant", daemon=True)
         self.folder, self.progress, self.sample, self.on_stop = folder, progress, sample, on_stop
@@ -40,7 +40,7 @@ class Attendant(threading.Thread):
             with contextlib.suppress(OSError):
                 self._path.write_text(json.dumps(self.progress()))
                 if (self.folder / STOP_FILE).exists():
-                    self.on_stop()
+                    self.on_stop((self.folder / STOP_FILE).read_text())
                     return
             self.sample()
         if self.leaving.is_set() and not self.done.wait(_GRACE_S):

@@ -337,9 +337,9 @@ class Session:
         self.notes.append(f"the timed window is whole, but what comes after it is not: {why}, while {self.stage.value}")
         self._write("complete", None)
 
-    def _on_stop_request(self) -> None:
+    def _on_stop_request(self, why: str) -> None:
         """From the attendant's thread, with the training thread perhaps hanging: touch nothing on the GPU."""
-        self._write("partial", "stopped by vivace: the time given by --timeout was over", touch_gpu=False)
+        self._write("partial", why, touch_gpu=False)
 
     def _write(self, status: str, reason: str | None, touch_gpu: bool = True) -> None:
         if self.written:
