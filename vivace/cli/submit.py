@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from vivace.errors import UserError
 from vivace.launch.local import run_locally
+from vivace.launch.planned import planned
 from vivace.launch.preflight import Preflight
 from vivace.launch.request import ContainerKind, JobRequest
 from vivace.launch.script import Place, prepare, render
@@ -24,11 +25,13 @@ from vivace.launch.submit import submit as send_job
 from vivace.launch.target import Target, find_target
 from vivace.launch.words import seconds_of
 from vivace.measure.folder import name_of_command
+from vivace.records.plan import Plan
 from vivace.records.run import Run
 
 __all__ = ["submit"]
 
 Text = str | None
+DEFAULT_SECONDS = 2 * 3600
 
 
 def submit(
@@ -39,8 +42,11 @@ def submit(
     cluster: Annotated[
         Text, typer.Option(help="A cluster of `vivace hardware --clusters`. Default: ask Slurm.")
     ] = None,
-    gpus: Annotated[str, typer.Option(help="GPUs, or a list of counts: one job each (4,8,16).")] = "1",
-    time: Annotated[str, typer.Option(help="Time limit: 5:00:00, 1-12 (days-hours) or 20h.")] = "2:00:00",
+    gpus: Annotated[Text, typer.Option(help="GPUs, or a list of counts: one job each (4,8,16). Default: 1.")] = None,
+    time: Annotated[Text, typer.Option(help="Time limit: 5:00:00, 1-12 (days-hours) or 20h. Default: 2 h.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Take cluster, GPUs and time from a plan (`vivace plan … --save FILE`).")
+    ] = None,
     name: Annotated[Text, typer.Option(help="Name of the job. Default: the script's.")] = None,
     account: Annotated[Text, typer.Option(help="Account; the site's suffix is added (xyz → xyz@a100).")] = None,
     qos: Annotated[Text, typer.Option(help="QoS. Default: the shortest of the cluster's that fits.")] = None,
@@ -82,12 +88,18 @@ def submit(
 
         vivace submit --gpus 8 --time 90h --split -- python train.py        in pieces that the QoS takes
 
+        vivace submit --plan plan.json -- python train.py        what was planned, in pieces if the QoS needs it
+
         vivace submit --launcher local --gpus 2 -- python train.py          torchrun, here and now
     """
+    wanted = planned(Plan.load(plan)) if plan is not None else None
+    if wanted is not None:
+        cluster, gpus = cluster or wanted.cluster, gpus or str(wanted.gpus)
+        split = split or time is None
     request = JobRequest(
         command=tuple(command or ["-"]),
         name=name or "-",
-        seconds=seconds_of(time),
+        seconds=seconds_of(time) if time else (wanted and wanted.seconds) or DEFAULT_SECONDS,
         gpus_per_task=gpus_per_task,
         cpus_per_task=cpus_per_task,
         account=account,
@@ -108,7 +120,7 @@ def submit(
         once=once,
         options=tuple(option or ()),
     )
-    requests = _requests(request, command, commands, gpus, name)
+    requests = _requests(request, command, commands, gpus or "1", name)
     if launcher == "local":
         _run_here(requests, output, json, dry_run)
     target = find_target(cluster, partition)
