@@ -89,7 +89,7 @@ def test_signals_at_random_moments_change_no_loss(bench_with_names: Bench):
         assert bench.end(record) == "COMPLETED", bench.err(record)
         text = bench.out(record)
         assert losses(text) == expected
-        assert text.count("vivace: requeued") == len(plan)
+        # Not the script's own "requeued" line: Slurm may end the script before it has printed that.
         assert f"restarts {len(plan)}" in text
         starts = [int(step) for step in re.findall(r"rank 0 of 2 on \S+ begins at step (\d+)", text)]
         others = [int(step) for step in re.findall(r"rank 1 of 2 on \S+ begins at step (\d+)", text)]
