@@ -17,6 +17,7 @@ from vivace.cli.logs import logs
 from vivace.cli.measure import measure
 from vivace.cli.plan import plan_app
 from vivace.cli.queue import cancel, queue
+from vivace.cli.report import report
 from vivace.cli.status import status
 from vivace.cli.submit import submit
 from vivace.errors import UserError
@@ -61,6 +62,7 @@ app.command("queue")(queue)
 app.command("logs")(logs)
 app.command("status")(status)
 app.command("cancel")(cancel)
+app.command("report")(report)
 
 
 class _PatientFile(io.FileIO):
