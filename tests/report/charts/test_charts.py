@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vivace.records.proof import Interval
@@ -63,6 +63,7 @@ def test_nothing_finite_gives_no_drawing(series: tuple):
     assert curves([series], [series], "loss") is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.none() | st.floats(), max_size=20), max_size=3))
 def test_any_losses_give_finite_coordinates(runs: list[list[float | None]]):
     drawing = curves(runs, runs, "loss")
