@@ -13,8 +13,6 @@ from typing import TypeGuard
 
 from markupsafe import Markup
 
-from vivace.report.figures import plain
-
 __all__ = ["curves"]
 
 Series = Sequence[float | None]
@@ -49,7 +47,7 @@ def curves(band: Sequence[Series], lines: Sequence[Series], label: str, first_st
 
 
 def _frame(drawn: Sequence[Markup], ticks: Sequence[tuple[float, float]], first: int, last: int, label: str) -> Markup:
-    figures = [Markup('<span style="top:{:.2f}%">{}</span>').format(top, plain(value, 3)) for top, value in ticks]
+    figures = [Markup('<span style="top:{:.2f}%">{}</span>').format(top, f"{value:,.6g}") for top, value in ticks]
     return Markup(
         '<div class="plot"><div class="ticks">{}</div>'
         '<svg role="img" aria-label="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">{}</svg></div>'
