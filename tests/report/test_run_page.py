@@ -11,6 +11,7 @@ from report.made import EVIL, made_finding, made_measurement, made_proof, made_t
 
 from vivace.records.finding import Findings
 from vivace.records.proof import Interval, Payback, Side
+from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
 from vivace.report.run_folder import RunFolder
 from vivace.report.run_page import run_page
 
@@ -147,3 +148,33 @@ def test_findings_alone_and_with_their_measurement():
 def test_a_well_tuned_job_is_told_so():
     text = run_page(RunFolder(FOLDER, findings=Findings(measurement="m.json", findings=(), verdict="tuned")))
     assert "<h1>Nothing holds it back</h1>" in text
+
+
+def test_a_batch_search_shows_every_size_that_was_run():
+    tried = (
+        BatchTried(size=64, outcome="ok", batch_size=64, samples_per_s=500.0, margin_gib=12.0),
+        BatchTried(size=128, outcome="ok", batch_size=128, samples_per_s=1000.0, margin_gib=3.0),
+        BatchTried(size=256, outcome="out-of-memory", message=EVIL),
+    )
+    search = BatchSearch(
+        command=("python", EVIL), flag="-b", own_size=64, tried=tried, margin_gib=2.0, knee=128, largest=128,
+        complete=True, ended=EVIL, advice=(EVIL,), run_with=EVIL, notes=(EVIL,),
+    )  # fmt: skip
+    text = run_page(RunFolder(FOLDER, batch=search))
+    assert sections_of(text) == ["headline", "tried", "recipe"]
+    assert "<h1>Batch 128</h1>" in text
+    assert re.findall(r'x="0.000%" y="0" width="([\d.]+)%"', text) == ["50.000", "100.000"]
+    assert "script" not in Tags(text).names
+
+
+def test_a_loader_search_names_what_it_chose():
+    own = LoaderTried(workers=0, outcome="ok", samples_per_s=10.0, loader_ms=50.0, message="")
+    two = LoaderTried(words=("workers=2",), workers=2, outcome="ok", samples_per_s=20.0, workers_memory_gib=0.5)
+    search = LoaderSearch(
+        command=("python",), tried=(own, two), limits=True, workers=2, words=("workers=2",), complete=True
+    )
+    text = run_page(RunFolder(FOLDER, loader=search))
+    assert "<h1>2 workers</h1>" in text
+    assert "512 MiB in the workers" in text
+    unchanged = search.model_copy(update={"words": ()})
+    assert "<h1>Leave the loader as it is</h1>" in run_page(RunFolder(FOLDER, loader=unchanged))

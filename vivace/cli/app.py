@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from vivace import __version__
 from vivace.cli.check import check
+from vivace.cli.find import find_app
 from vivace.cli.hardware import hardware
 from vivace.cli.logs import logs
 from vivace.cli.measure import measure
@@ -69,6 +70,7 @@ app.command("logs")(logs)
 app.command("status")(status)
 app.command("cancel")(cancel)
 app.command("report")(report)
+app.add_typer(find_app, name="find")
 
 
 class _PatientFile(io.FileIO):

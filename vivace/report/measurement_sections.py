@@ -89,7 +89,9 @@ def _step(record: Measurement) -> Markup | None:
 
 
 def _curves(record: Measurement) -> Markup | None:
-    steps = curves([], [record.series_ms.get("step", ())], "Time of each step, in milliseconds", record.warmup_steps + 1)
+    steps = curves(
+        [], [record.series_ms.get("step", ())], "Time of each step, in milliseconds", record.warmup_steps + 1
+    )
     losses = curves([], [record.trajectory or record.losses], "Training loss over the steps")
     if steps is None and losses is None:
         return None

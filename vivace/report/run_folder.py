@@ -1,4 +1,4 @@
-"""What lies in a run's folder, as records: a proof with its trials, findings, a measurement, in any combination."""
+"""What lies in a run's folder, as records: a proof with its trials, findings, a measurement, a finder's search."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from vivace.records.base import RecordError
 from vivace.records.finding import Findings
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Proof
+from vivace.records.search import BatchSearch, LoaderSearch
 from vivace.records.trial import Trial
 
 __all__ = ["RunFolder", "latest_run", "read_run"]
 
-_RECORDS = ("proof.json", "findings.json", "measurement.json")
+_RECORDS = ("proof.json", "findings.json", "measurement.json", "batch.json", "loader.json")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class RunFolder:
     proof: Proof | None = None
     findings: Findings | None = None
     measurement: Measurement | None = None
+    batch: BatchSearch | None = None
+    loader: LoaderSearch | None = None
     trials: tuple[Trial, ...] = ()
     """In the order in which they ran, as far as the proof tells it."""
     unreadable: tuple[str, ...] = ()
@@ -50,6 +53,8 @@ def read_run(folder: Path) -> RunFolder:
         proof=proof,
         findings=Findings.load(path) if (path := folder / "findings.json").exists() else None,
         measurement=Measurement.load(path) if (path := folder / "measurement.json").exists() else None,
+        batch=BatchSearch.load(path) if (path := folder / "batch.json").exists() else None,
+        loader=LoaderSearch.load(path) if (path := folder / "loader.json").exists() else None,
         trials=trials,
         unreadable=unreadable,
     )

@@ -10,6 +10,7 @@ from vivace.report.page import page
 from vivace.report.proof_sections import proof_sections, proof_title
 from vivace.report.rendering import render
 from vivace.report.run_folder import RunFolder
+from vivace.report.search_sections import batch_sections, batch_title, loader_sections, loader_title
 
 __all__ = ["run_page"]
 
@@ -28,6 +29,10 @@ def run_page(run: RunFolder) -> str:
         if run.measurement is not None:
             sections += measurement_sections(run.measurement, name, headline=False)
         return page(f"{title} · {name}", sections)
+    if run.batch is not None:
+        return page(f"{batch_title(run.batch)} · {name}", batch_sections(run.batch, name))
+    if run.loader is not None:
+        return page(f"{loader_title(run.loader)} · {name}", loader_sections(run.loader, name))
     assert run.measurement is not None  # read_run refuses a folder without records
     return page(f"{measurement_title(run.measurement)} · {name}", measurement_sections(run.measurement, name))
 
