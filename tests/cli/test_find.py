@@ -39,6 +39,17 @@ def test_the_largest_size_before_out_of_memory_is_found(vivace: Callable, tmp_pa
     assert "out-of-memory" in (done.folder / "report.html").read_text()
 
 
+@pytest.mark.slow
+def test_one_rank_out_of_memory_fails_the_size_for_all(vivace: Callable):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, *SIZED[1:], "--most", "5"]
+    done = vivace(*BATCH, "--values", "5,6", "--margin", "1MiB", "--json", "--", *command)
+    search = BatchSearch.from_json(done.out)
+    assert [(one.size, one.outcome) for one in search.tried] == [(4, "ok"), (5, "ok"), (6, "out-of-memory")]
+    assert [(one.ranks, one.global_batch_size) for one in search.tried if one.trained] == [(2, 8), (2, 10)]
+    assert search.largest == 5
+
+
 def test_a_flag_without_effect_is_an_error(vivace: Callable):
     done = vivace(*BATCH, "--", *SIZED, "--ignore")
     assert done.code == 2

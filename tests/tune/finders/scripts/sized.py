@@ -1,9 +1,11 @@
 """A training loop whose step takes the same time at any batch size; it can run out of memory, crash or ignore its flag.
 
+Under torchrun it trains with DDP, and only the last rank runs out of memory.
 The size comes from ``-b``/``--batch-size``, or from ``data.batch=N``.
 """
 
 import argparse
+import os
 import time
 
 import torch
@@ -22,12 +24,16 @@ for word in args.words:
     args.batch_size = int(word.removeprefix("data.batch="))
 size = 4 if args.ignore else args.batch_size
 
+rank, ranks = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 model = torch.nn.Linear(8, 1)
+if ranks > 1:
+    torch.distributed.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
 optimizer = torch.optim.AdamW(model.parameters())
 loader = DataLoader(TensorDataset(torch.randn(args.samples, 8)), size)
 for _ in range(100):
     for step, (inputs,) in enumerate(loader):
-        if args.most is not None and size > args.most:
+        if args.most is not None and size > args.most and rank == ranks - 1:
             raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} GiB")
         model(inputs).mean().backward()
         if step % args.accumulate == args.accumulate - 1:
