@@ -159,6 +159,8 @@ class Validation(Part):
     total_ms: float = 0.0
     batches: int = 0
     runs: int = 0
+    with_grad_ms: float = 0.0
+    """The part whose forwards kept a graph that no backward used."""
 
 
 class Rank(Part):

@@ -9,7 +9,7 @@ import torch
 
 from vivace.practices.engine.tensors import map_tensors
 
-__all__ = ["Batches", "host_tensors"]
+__all__ = ["Batches", "host_tensors", "tensors_in"]
 
 
 class Batches:
@@ -31,14 +31,18 @@ class Batches:
         return getattr(self._iterator, name)
 
 
-def host_tensors(batch: Any) -> list[torch.Tensor]:
-    """The plain tensors of a batch that lie on the host, in the order of its nesting; nothing is changed."""
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in a batch or in a forward's inputs, in the order of the nesting; nothing is changed."""
     found: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        if type(tensor) is torch.Tensor and tensor.is_cpu and tensor.layout is torch.strided:
-            found.append(tensor)
+        found.append(tensor)
         return tensor
 
-    map_tensors(batch, note)
+    map_tensors(value, note)
     return found
+
+
+def host_tensors(batch: Any) -> list[torch.Tensor]:
+    """Those that are plain and lie on the host."""
+    return [t for t in tensors_in(batch) if type(t) is torch.Tensor and t.is_cpu and t.layout is torch.strided]
