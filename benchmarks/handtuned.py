@@ -6,10 +6,10 @@
 
 Models, data sets and loaders are those of examples/dlojz.py and examples/gpt.py, imported; only the loop is another.
 
-``resnet``: TF32, cudnn.benchmark, bf16 autocast, channels_last, fused SGD, compile. ``--data gpu`` is the reference loop:
-one batch, already on the GPU, no metrics and no schedule (so no loader can hold it back). ``--data loader`` is what the
-example does at each step (its DataLoader, its metrics, its schedule), tuned by hand: metrics without their checks,
-which read from the GPU.
+``resnet``: TF32, cudnn.benchmark, bf16 autocast, channels_last, fused SGD, compile. ``--data gpu`` (the default) is the
+reference loop: one batch, already on the GPU, no metrics and no schedule, so that no loader holds it back.
+``--data loader`` is what the example does at each step (its DataLoader, its metrics, its schedule), tuned by hand:
+metrics without their checks, which read from the GPU.
 
 ``gpt``: TF32, bf16 autocast, fused AdamW, compile, batches from pinned memory. The rest is the example's own loop.
 """

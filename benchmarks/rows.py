@@ -37,8 +37,11 @@ class Clock:
         self.began = time.monotonic()
         self.minutes = minutes
 
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began
+
     def left_s(self) -> float:
-        return float("inf") if self.minutes is None else self.minutes * 60 - (time.monotonic() - self.began)
+        return float("inf") if self.minutes is None else self.minutes * 60 - self.elapsed_s()
 
     def timeout_s(self, at_most: float) -> float:
         return max(1.0, min(at_most, self.left_s()))

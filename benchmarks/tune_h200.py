@@ -93,7 +93,7 @@ def main() -> None:
 
     clock, table = Clock(args.budget), Table(args.output, FIELDS, hardware(args.device))
     with tempfile.TemporaryDirectory() as temporary:
-        runs = args.runs or Path(temporary)
+        runs = (args.runs or Path(temporary)).resolve()
         for case in CASES:
             if args.only in (None, case.name):
                 say(f"=== {case.name}, {clock.left_s():.0f} s left")

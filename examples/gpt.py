@@ -1,8 +1,8 @@
 """Train a small GPT on text, written as people write it: float32, eager, batches cut by hand, no DataLoader.
 
-    python examples/gpt.py --steps 20
-    python examples/gpt.py --text shakespeare.txt --layers 6 --width 384 --heads 6 --length 256
-    python examples/gpt.py --device cuda --layers 12 --width 768 --heads 12 --length 1024 -b 16 --vocab-size 50304
+python examples/gpt.py --steps 20
+python examples/gpt.py --text shakespeare.txt --layers 6 --width 384 --heads 6 --length 256
+python examples/gpt.py --device cuda --layers 12 --width 768 --heads 12 --length 1024 -b 16 --vocab-size 50304
 """
 
 import argparse
