@@ -7,12 +7,12 @@
 Each script of defects/ has a defect, and a switch ``--fixed`` that removes it by hand. `vivace check --json` looks at
 both: the practice should be found with the defect and not without. The price is ``worth`` (an upper bound of the
 speed-up); the truth beside it is ``gain``: the time of a step with the defect over that without it, validation
-included. The checks' own timed windows are the first round; further rounds measure both again, in turn. ``gain_low`` and
-``gain_high`` are the smallest and the largest ratio of any run with the defect to any run without it.
+included. The checks' own timed windows are the first round; further rounds measure both again, in turn. ``gain_low``
+and ``gain_high`` are the smallest and the largest ratio of any run with the defect to any run without it.
 
 ``where_is_right``: the line that the finding names is one marked "# the defect" in the script; empty where the defect
-has no line of its own (a flag that nobody set). Rules that one GPU cannot show say so in ``note``. R18 to R20 are advice
-about containers, method and energy, not defects of a script. Appends to results/planted_defects.csv.
+has no line of its own (a flag that nobody set). Rules that one GPU cannot show say so in ``note``. R18 to R20 are
+advice about containers, method and energy, not defects of a script. Appends to results/planted_defects.csv.
 """
 
 from __future__ import annotations
