@@ -96,8 +96,9 @@ def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, st
     environment["PYTHONPATH"] = os.pathsep.join([str(_BOOTSTRAP), path] if path else [str(_BOOTSTRAP)])
     environment[VARIABLE] = settings.to_text()
     environment[HOME_VARIABLE] = os.pathsep.join(_homes())
-    environment.setdefault("KINETO_LOG_LEVEL", "99")  # our profiler window is not the script's: keep its log away
-    environment.setdefault("PYTHONUNBUFFERED", "1")  # a pipe would hold the script's output back
+    if settings.measure:
+        environment.setdefault("KINETO_LOG_LEVEL", "99")  # our profiler window is not the script's: keep its log away
+        environment.setdefault("PYTHONUNBUFFERED", "1")  # a pipe would hold the script's output back
     return environment
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vivace.measure.command import Progress, Sink
 from vivace.measure.measuring import Measured, Request, measure
+from vivace.practices.engine.probes import PROBES
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.base import RecordError
 from vivace.records.privacy import safe_command, safe_text
@@ -42,6 +43,8 @@ def environment_of(words: Sequence[str]) -> dict[str, str]:
     """The variables that practices want the command to start with."""
     environment: dict[str, str] = {}
     for word in words:
+        if word in PROBES:
+            continue
         name, argument = split_word(word)
         change = get_practice(name).change
         if change is not None:

@@ -22,6 +22,7 @@ from vivace.measure.inside import seeds
 from vivace.measure.inside.settings import Settings, rank_and_world
 from vivace.practices.engine.change import Change
 from vivace.practices.engine.parts import Parts
+from vivace.practices.engine.probes import PROBES
 from vivace.practices.engine.registry import get_practice, split_word
 
 __all__ = ["install"]
@@ -42,6 +43,8 @@ def install(settings_text: str) -> None:
 
 
 def _change_of(word: str) -> Change:
+    if word in PROBES:
+        return PROBES[word]()
     name, argument = split_word(word)
     try:
         change = get_practice(name).change
@@ -80,6 +83,7 @@ class _Told:
                     self._stop(word, text)
 
     def _stop(self, word: str, why: str) -> None:
+        self.steps = max(1, self.steps)  # a process that gets here is one that trains
         self._write()
         if rank_and_world()[0] == 0:
             sys.stderr.write(f"vivace: {word} does not apply: {why} (--strict)\n")

@@ -1,0 +1,97 @@
+"""torch.compile: found by memory-bound operators and idle time between kernels; compiled in place, names stay."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from practices.changed import run_with
+from practices.evidence import measurement
+
+from vivace.errors import UserError
+from vivace.practices.compile import find
+from vivace.practices.engine.registry import parse_words
+
+
+def test_found_when_memory_bound_operators_take_time():
+    found = find(measurement(roles={"matmul": 60.0, "elementwise": 20.0, "norm": 20.0}))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(0.75 * 40)
+    assert "compile=reduce-overhead" not in found.also_try
+
+
+def test_a_gpu_that_waits_for_launches_is_worth_cuda_graphs():
+    found = find(measurement(roles={"matmul": 30.0, "elementwise": 10.0}))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(0.75 * 10 + 60)
+    assert "compile=reduce-overhead" in found.also_try
+
+
+def test_on_a_cpu_idle_time_is_not_counted():
+    found = find(measurement(on_gpu=False, roles={"matmul": 60.0, "elementwise": 30.0}))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(0.5 * 30)
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        {"flags": {"compiled": True}, "roles": {"elementwise": 90.0}},
+        {"input_shapes": 40, "roles": {"elementwise": 90.0}},  # each shape would be compiled
+        {"roles": {"matmul": 98.0, "elementwise": 2.0}},
+    ],
+)
+def test_not_found_when_present_or_of_no_use(present: dict):
+    assert find(measurement(**present)) is None
+
+
+def test_an_unknown_mode_is_the_users_mistake():
+    with pytest.raises(UserError, match="'fastest' is not one of default, reduce-overhead"):
+        parse_words("compile=fastest")
+
+
+SCRIPT = """
+import json, torch
+from torch import nn
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+    def forward(self, x):
+        return x + torch.nn.functional.gelu(self.layer(x)) * 2
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Sequential(*[Block() for _ in range(3)]), nn.Linear(8, 2))
+WRAP
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+losses = []
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.ones(2, 4)).square().sum()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+from torch._dynamo.utils import counters
+print(json.dumps({"losses": losses, "frames": counters["frames"]["ok"], "keys": list(model.state_dict())}))
+"""
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler (g++)")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("word", "says"), [("compile", "Sequential, default"), ("compile=regional", "Sequential, regional: 3 blocks")]
+)
+def test_the_model_is_compiled_in_place(word: str, says: str, tmp_path: Path):
+    plain = run_with(SCRIPT.replace("WRAP", ""), [], tmp_path / "plain").printed
+    done = run_with(SCRIPT.replace("WRAP", ""), [word], tmp_path / "compiled")
+    assert done.told == {word: f"applied: {says}"}
+    assert plain["frames"] == 0
+    assert done.printed["frames"] > 0
+    assert done.printed["keys"] == plain["keys"]
+    assert done.printed["losses"] == pytest.approx(plain["losses"], rel=1e-4)
+
+
+def test_a_model_that_the_script_compiles_is_left_alone(tmp_path: Path):
+    done = run_with(SCRIPT.replace("WRAP", 'model.compile(backend="eager")'), ["compile"], tmp_path)
+    assert done.told == {"compile": "the script already compiles this model"}
