@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("--only", help="names of scripts, separated by commas")
     parser.add_argument("--budget", type=float, help="minutes for everything")
     parser.add_argument("--tune-minutes", type=float, default=2.0, help="minutes for each tune")
+    parser.add_argument("--tune-rounds", type=int, default=2, help="paired runs that each tune's proof rests on")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, short tunes: does it run?")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "public_scripts.csv")
     parser.add_argument("--runs", type=Path, help="folder for trials and logs; default: a temporary one")
@@ -111,8 +112,8 @@ def main() -> None:
 def tune(script: Script, args: argparse.Namespace, runs: Path, table: Table, clock: Clock) -> None:
     minutes = min(args.tune_minutes, clock.left_s() / 60)
     command = script.command(args.quick, args.device)
-    steps = ["--steps", "8"] if args.quick else []
-    arguments = ["tune", "--budget", f"{minutes:.2f}", "--output", str(runs), *steps]
+    arguments = ["tune", "--budget", f"{minutes:.2f}", "--rounds", str(args.tune_rounds), "--output", str(runs)]
+    arguments += ["--steps", "8"] if args.quick else []
     proof = vivace_json(arguments, command, 60 * minutes + 120, runs / "tune.log")
     table.add(script=script.name, **columns(proof), **failures(proof, runs))
 

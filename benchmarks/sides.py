@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,15 +13,14 @@ from typing import Any
 from rows import Clock, say
 
 from vivace.records.measurement import Measurement
+from vivace.records.proof import Interval
+from vivace.tune.comparison import compare, speed
 from vivace.tune.trials import Settings, run_trial
 
 __all__ = ["EXAMPLES", "Side", "ratio", "run_rounds", "vivace_json"]
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
-
-# Student's t, 97.5 %, by degrees of freedom (rounds - 1): no dependency for ten numbers.
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass
@@ -65,25 +62,9 @@ def _run_once(side: Side, folder: Path, steps: int, timeout_s: float) -> None:
     say(f"  {side.name}: {side.speeds[-1]:.1f} per s, {trial.seconds:.0f} s")
 
 
-def speed(record: Measurement) -> float:
-    """Samples per second; steps per second where vivace cannot tell the samples."""
-    if record.samples_per_s:
-        return record.samples_per_s
-    assert record.step_ms is not None
-    return 1e3 / record.step_ms.mean
-
-
-def ratio(above: Sequence[float], below: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """The speed of ``above`` over that of ``below``: median over rounds, and a 95 % interval of their mean.
-
-    Round by round (they ran next to each other), in logarithms, with Student's t. Without a second round, no interval.
-    """
-    logs = [math.log(a / b) for a, b in zip(above, below, strict=False)]
-    if len(logs) < 2:
-        return math.exp(logs[0]), None, None
-    half = _T[min(len(logs) - 2, len(_T) - 1)] * statistics.stdev(logs) / math.sqrt(len(logs))
-    mean = statistics.fmean(logs)
-    return math.exp(statistics.median(logs)), math.exp(mean - half), math.exp(mean + half)
+def ratio(above: Side, below: Side) -> Interval:
+    """The speed of one side over that of another, round by round, with the interval that tune itself uses."""
+    return compare(list(zip(below.records, above.records, strict=False)))
 
 
 def vivace_json(

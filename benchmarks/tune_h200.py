@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--only", choices=[case.name for case in CASES], help="one script")
     parser.add_argument("--budget", type=float, help="minutes for everything")
     parser.add_argument("--tune-minutes", type=float, default=6.0, help="minutes for each tune")
+    parser.add_argument("--tune-rounds", type=int, default=3, help="paired runs that each tune's proof rests on")
     parser.add_argument("--words", help="practices to take, instead of what a tune finds")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60, help="timed steps of each run in the comparison")
@@ -89,7 +90,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="folder for trials and logs; default: a temporary one")
     args = parser.parse_args()
     if args.quick:
-        args.rounds, args.steps = 1, 5
+        args.rounds, args.steps, args.tune_rounds = 1, 5, 1
 
     clock, table = Clock(args.budget), Table(args.output, FIELDS, hardware(args.device))
     with tempfile.TemporaryDirectory() as temporary:
@@ -124,9 +125,9 @@ def tuned_words(
 ) -> list[str]:
     """What `vivace tune` takes; its own figures become two rows."""
     minutes = min(args.tune_minutes, clock.left_s() / 60)
-    proof = vivace_json(
-        ["tune", "--budget", f"{minutes:.2f}", "--output", str(runs)], command, 60 * minutes + 120, runs / "tune.log"
-    )
+    arguments = ["tune", "--budget", f"{minutes:.2f}", "--rounds", str(args.tune_rounds), "--output", str(runs)]
+    arguments += ["--steps", str(args.steps)] if args.quick else []
+    proof = vivace_json(arguments, command, 60 * minutes + 120, runs / "tune.log")
     words = [gain["practice"] for gain in proof["practices"]]
     speedup, before, after = proof["speedup"], proof.get("before") or {}, proof.get("after") or {}
     table.add(script=case.name, side="untouched", samples_per_s=before.get("samples_per_s"), note="in the tune's pairs")
@@ -163,15 +164,15 @@ def add_side(case: Case, side: Side, table: Table) -> None:
 def add_ratio(case: Case, tuned: Side, hand: Side, table: Table) -> None:
     if not tuned.speeds or not hand.speeds:
         return
-    median, low, high = ratio(tuned.speeds, hand.speeds)
+    reached = ratio(tuned, hand)
     table.add(
         script=case.name,
         side=tuned.name,
         rounds=min(len(tuned.speeds), len(hand.speeds)),
         against=hand.name,
-        ratio=median,
-        ratio_low=low,
-        ratio_high=high,
+        ratio=reached.median,
+        ratio_low=reached.low,
+        ratio_high=reached.high,
         practices=" ".join(tuned.words),
     )
 
