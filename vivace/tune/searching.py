@@ -122,14 +122,14 @@ def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> S
     baseline = bench.run("baseline", evidence=True)
     if baseline.outcome != "ok":
         hint = "nothing can be tuned before the command itself runs: `vivace measure -- …` shows more"
-        raise UserError(f"the command does not train ({baseline.outcome}): {_first_line(baseline.message)}", hint=hint)
+        raise UserError(f"the command does not train ({baseline.outcome}): {_last_line(baseline.message)}", hint=hint)
     step = measured(baseline).step_ms
     assert step is not None
     fitting = min(_STEPS[1], max(_STEPS[0], math.ceil(_WINDOW_MS / step.mean)))
     bench.settings = replace(bench.settings, steps=asked or fitting)
     again = bench.run("baseline-again")
     if again.outcome != "ok":
-        raise UserError(f"the command trained once and then did not ({again.outcome}): {_first_line(again.message)}")
+        raise UserError(f"the command trained once and then did not ({again.outcome}): {_last_line(again.message)}")
     bench.say(f"  [dim]·[/] {'baseline':32} {speed(measured(again)):.1f} samples/s, {again.seconds:.0f} s a trial")
     return Search(bench, allowed, reserve_trials, baseline, again, diagnose(measured(baseline)))
 
