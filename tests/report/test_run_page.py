@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from report.made import EVIL, made_finding, made_measurement, made_proof, made_trial
 
-from vivace.records.finding import Findings
-from vivace.records.proof import Interval, Payback, Side
+from vivace.records.finding import Findings, Risk
+from vivace.records.proof import Gain, Interval, Payback, Side
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
 from vivace.report.run_folder import RunFolder
 from vivace.report.run_page import run_page
@@ -108,6 +108,12 @@ def test_a_bare_proof_leaves_out_what_it_cannot_say():
     text = run_page(RunFolder(FOLDER, proof=empty))
     assert sections_of(text) == ["headline", "method"]
     assert "Nothing tried beats the noise" in text
+
+
+def test_an_ablation_that_was_not_run_is_told():
+    bare = Gain(practice="bf16", risk=Risk.ROUNDING)
+    text = run_page(RunFolder(FOLDER, proof=made_proof(practices=(bare,))))
+    assert "What each one brings alone and last was not measured." in text
 
 
 def test_a_gain_within_the_noise_is_called_so():

@@ -134,7 +134,7 @@ def _gains(run: RunFolder, proof: Proof) -> Markup | None:
     rungs = climb(run.trials, [gain.practice for gain in proof.practices])
     axis = Axis.over(value for gain in proof.practices for value in (gain.alone, gain.last))
     rows = [(gain, _ablation_chart(gain, axis)) for gain in proof.practices]
-    return render("proof_gains", waterfall=_waterfall(rungs), rungs=rungs, rows=rows)
+    return render("proof_gains", waterfall=_waterfall(rungs), rows=rows, ablated=any(chart for _, chart in rows))
 
 
 def _ablation_chart(gain: Gain, axis: Axis) -> Markup | None:
@@ -193,7 +193,7 @@ def _compared(proof: Proof) -> list[_Cost | None]:
         return []
     return [
         _cost("GPU memory, peak", before.device_memory_gib, after.device_memory_gib, bytes_gib),
-        _cost("host memory, peak", before.host_memory_gib, after.host_memory_gib, bytes_gib),
+        _cost("host memory", before.host_memory_gib, after.host_memory_gib, bytes_gib),
         _cost("energy per sample", before.joules_per_sample, after.joules_per_sample, _joules),
         _cost("model FLOP utilisation", before.mfu, after.mfu, _share, full=1.0),
     ]

@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
+from vivace.report.figures import bytes_gib
 
 __all__ = ["batch_view", "loader_view"]
 
-_BAR = 24
+_BAR = 16
 
 
 def batch_view(search: BatchSearch) -> RenderableType:
@@ -45,16 +46,21 @@ def batch_view(search: BatchSearch) -> RenderableType:
 
 def _batch_answer(search: BatchSearch) -> list[RenderableType]:
     if search.knee is None:
-        return [Text(f"No size that was run leaves {search.margin_gib:g} GiB. {search.ended}", style="bold yellow")]
+        return [
+            Text(
+                f"No size that was run leaves {bytes_gib(search.margin_gib)}. {_sentence(search.ended)}.",
+                style="bold yellow",
+            )
+        ]
     text = Text(f"knee: {search.knee:,}", style="bold green")
-    text.append(f"   largest that leaves {search.margin_gib:g} GiB: {search.largest:,}", style="bold")
-    too_large = f"; {search.first_too_large:,} did not" if search.first_too_large else ""
-    return [text, Text(f"{_sentence(search.ended)}{too_large}", style="dim" if search.complete else "yellow")]
+    text.append(f"   largest that leaves {bytes_gib(search.margin_gib)}: {search.largest:,}", style="bold")
+    return [text, Text(_sentence(search.ended), style="dim" if search.complete else "yellow")]
 
 
 def _remark(one: BatchTried, search: BatchSearch) -> str:
     if not one.trained:
-        return f"[yellow]{one.outcome}[/] {escape(_last_line(one.message))}"
+        why = "" if one.outcome == "out-of-memory" else _last_line(one.message)
+        return f"[yellow]{one.outcome}[/] {escape(why)}"
     if one.margin_gib is not None and one.margin_gib < search.margin_gib:
         return "[yellow]leaves less than the margin[/]"
     names = (("knee", search.knee), ("largest", search.largest), ("the script's own", search.own_size))
@@ -110,7 +116,7 @@ def _bar(one: BatchTried | LoaderTried, best: float) -> str:
 
 
 def _gib(value: float | None) -> str:
-    return f"{value:.2f} GiB" if value is not None else ""
+    return bytes_gib(value) if value is not None else ""
 
 
 def _last_line(text: str) -> str:

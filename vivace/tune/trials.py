@@ -112,10 +112,9 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
     if measured.outcome.interrupted:
         return "interrupted", reason
     errors = _last_lines(folder / "stderr.log")
-    if "out of memory" in f"{reason} {errors}".lower() or measured.outcome.exit_code == 137:
-        return "out-of-memory", reason or errors
-    if line := _memory_error(folder / "stderr.log"):
-        return "out-of-memory", line
+    told = _memory_error(folder / "stderr.log")
+    if told or "out of memory" in f"{reason} {errors}".lower() or measured.outcome.exit_code == 137:
+        return "out-of-memory", told or reason or errors
     if measured.outcome.timed_out:
         return "timeout", reason
     return "crash", errors or reason

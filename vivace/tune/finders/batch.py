@@ -195,9 +195,8 @@ class _Finder:
         return advice_for(own, by_size[chosen], self.own_record)
 
     def _notes(self) -> list[str]:
-        notes = [
-            f"the knee is the smallest size within {1 - KNEE_SHARE:.0%} of the best throughput that leaves the margin"
-        ]
+        close = f"{100 * (1 - KNEE_SHARE):.0f} %"
+        notes = [f"the knee is the smallest size within {close} of the best throughput that leaves the margin"]
         if self.own_record is not None and (self.own_record.input_shapes or 1) > _FIXED_SHAPES:
             notes.append(_worst_case(self.own_record))
         if self.tried and all(one.margin_gib is None for one in self.tried):
@@ -207,7 +206,7 @@ class _Finder:
 
 def _worst_case(record: Measurement) -> str:
     seen = len(record.trajectory) or record.warmup_steps + record.steps
-    batches = max((loader.batches or 0 for loader in record.loaders), default=0)
+    batches = max((loader.epoch_batches or 0 for loader in record.loaders), default=0)
     share = f"about {min(1.0, seen / batches):.1%} of an epoch" if batches else "how much of an epoch, is not known"
     return (
         f"inputs had {record.input_shapes} different shapes: the longest batch among the {seen} steps seen decided "

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
+from vivace.practices.engine.loaders import waited_for
 from vivace.practices.engine.registry import all_practices
-from vivace.records.measurement import Loader, Measurement
+from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
 from vivace.records.search import LoaderSearch, LoaderTried
 from vivace.records.trial import Trial
@@ -91,7 +92,7 @@ class _Finder:
         if trial.outcome != "ok" or trial.measurement is None:
             raise UserError(f"the command does not train as it is ({trial.outcome}): {_last_line(trial.message)}")
         self.own = trial.measurement
-        loader = _training_loader(self.own)
+        loader = waited_for(self.own)
         if loader is None:
             raise UserError(
                 "no DataLoader was seen: there is nothing to find", hint="vivace sees torch.utils.data.DataLoader only"
@@ -186,12 +187,6 @@ def _refused(record: Measurement, words: Sequence[str]) -> str:
     """Why one of the words was not applied; empty when all were."""
     told = [record.practices.get(word, "it was not applied") for word in words]
     return next((why for why in told if not why.startswith("applied")), "")
-
-
-def _training_loader(record: Measurement) -> Loader | None:
-    """Of several, the one with the batch that was trained on; else the longest."""
-    same = [loader for loader in record.loaders if loader.batch_size == record.batch_size]
-    return max(same or record.loaders, key=lambda loader: loader.batches or 0, default=None)
 
 
 def _ranks_per_host(record: Measurement) -> int:

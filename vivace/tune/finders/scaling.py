@@ -20,7 +20,7 @@ def advice_for(own: BatchTried, chosen: BatchTried, record: Measurement) -> tupl
     factor = after / before
     lines = [
         f"the global batch goes from {before:,} to {after:,} ({factor:g}×): another optimisation problem "
-        "(risk: algorithmic). An epoch has fewer or more steps, and schedules that count steps change with it.",
+        "(risk: algorithmic). The number of steps in an epoch changes, and with it schedules that count steps",
         _learning_rate(factor, record),
     ]
     if after < before:
@@ -29,8 +29,8 @@ def advice_for(own: BatchTried, chosen: BatchTried, record: Measurement) -> tupl
         lines.append(f"to keep the global batch of {before:,}: run it on fewer ranks ({chosen.ranks} now)")
     else:
         lines.append(
-            f"to keep the global batch of {before:,}, stay at {own.size}; where a recipe asks for {after:,} by "
-            "accumulation, one step without accumulation now does"
+            f"to keep the global batch of {before:,}, stay at {own.size}; a recipe for {after:,} that accumulated "
+            "gradients no longer needs to"
         )
     return tuple(lines)
 

@@ -108,12 +108,12 @@ def _settings_of(loader: Any) -> dict[str, Any]:
         "persistent_workers": bool(loader.persistent_workers),
         "prefetch_factor": loader.prefetch_factor,
         "iterable": isinstance(loader.dataset, torch.utils.data.IterableDataset),
-        "batches": _batches_of(loader),
+        "epoch_batches": _epoch_batches(loader),
     }
 
 
-def _batches_of(loader: Any) -> int | None:
-    """In an epoch; None where only the end of the epoch tells."""
+def _epoch_batches(loader: Any) -> int | None:
+    """None where only the end of the epoch tells."""
     if isinstance(loader.dataset, torch.utils.data.IterableDataset):
         return None
     with contextlib.suppress(Exception):  # the length is the user's own code
