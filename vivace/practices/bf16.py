@@ -48,7 +48,21 @@ class Autocast(Change):
     def outputs(self, value: Any) -> Any:
         if not self.around_this_call:  # the script's own autocast: its outputs are as it wants them
             return value
+        if torch.is_grad_enabled() and _holds_a_loss(value):  # logits beside it may be gigabytes that nobody reads
+            return value
         return map_tensors(value, lambda t: t.float() if t.dtype is self.dtype else t)
+
+
+def _holds_a_loss(value: Any) -> bool:
+    """Whether a model returned its own loss: a scalar in fp32 that a backward can start from."""
+    found = []
+
+    def look(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor.dim() == 0 and tensor.dtype is torch.float32 and tensor.requires_grad)
+        return tensor
+
+    map_tensors(value, look)
+    return any(found) and len(found) > 1
 
 
 def saved_by_halving(m: Measurement, arithmetic: str) -> float:

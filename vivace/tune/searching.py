@@ -25,6 +25,7 @@ __all__ = ["Search", "search"]
 _WINDOW_MS = 3000.0  # a timed window of about three seconds …
 _STEPS = (10, 100)  # … within these numbers of steps
 _FIRST_STEPS = 20
+_HOPELESS = 0.9
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _SMALLEST_GAIN = 0.01
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
@@ -153,9 +154,10 @@ def _merged(first: tuple[Finding, ...], second: tuple[Finding, ...]) -> tuple[Fi
 
 
 def _other_ways(found: Search, word: str, kept: bool) -> None:
-    """Other arguments of a practice: in its place when it is kept, or when it failed in a way that they may not."""
+    """Other arguments of a practice: in its place when it is kept, or when it failed where they may not."""
     rejected = found.rejected.get(word)
-    if not kept and (rejected is None or rejected.outcome is None):
+    hopeless = rejected is not None and rejected.ratio is not None and rejected.ratio < _HOPELESS
+    if not kept and (rejected is None or hopeless):
         return
     for other in alternatives(found.findings, word):
         found.attempt(other)
