@@ -9,7 +9,7 @@ import pytest
 from report.made import made_measurement, made_trial, spread
 
 from vivace.errors import UserError
-from vivace.records.measurement import DeviceMemory, Memory, Rank
+from vivace.records.measurement import DeviceMemory, Loader, Memory, Rank
 from vivace.records.search import BatchSearch
 from vivace.records.trial import Trial
 from vivace.tune import bench
@@ -126,10 +126,15 @@ def test_a_flag_that_the_script_does_not_know_is_an_error(search: Callable):
 
 def test_variable_inputs_are_told_with_the_share_that_was_seen(search: Callable):
     def answer(size: int, name: str) -> Trial:
-        return trained(size, name, input_shapes=40) if size <= 16 else failed("out-of-memory", name)
+        loader = Loader(
+            batch_size=16, num_workers=0, pin_memory=False, persistent_workers=False, prefetch_factor=None,
+            iterable=False, epoch_batches=60,
+        )  # fmt: skip
+        more = {"input_shapes": 40, "loaders": (loader,)}
+        return trained(size, name, **more) if size <= 16 else failed("out-of-memory", name)
 
     (note,) = [note for note in search(answer).notes if "different shapes" in note]
-    assert "40 different shapes: the longest batch among the 6 steps seen decided" in note
+    assert "40 different shapes: the longest batch among the 6 steps seen decided (about 10.0% of an epoch)" in note
 
 
 def test_the_time_budget_ends_it_and_keeps_what_was_run(search: Callable, tmp_path: Path):
