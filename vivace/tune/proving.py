@@ -93,11 +93,10 @@ def _without_what_harms(bench: Bench, found: Search, verdict: _Verdict, rounds: 
         trial = bench.run(f"harm-{word}", (word,), seed=0, norms=True)
         if trial.outcome != "ok":
             continue
-        baselines = [before for before, _ in verdict.pairs]
-        # The same trajectory stands in for every seed's distance: only round 0 has this seed.
-        alone = judge([(baselines[0], measured(trial))], None, risk_of(word) is Risk.EXACT)
-        band = verdict.harm.band if verdict.harm else None
-        if alone.moved is not None and band is not None and alone.moved > band:
+        # Only round 0 has this trial's seed; the other baselines are there for the band.
+        others = [before for before, _ in verdict.pairs[1:]]
+        alone = judge([(verdict.pairs[0][0], measured(trial))], None, risk_of(word) is Risk.EXACT, others)
+        if alone.verdict == "outside the band":
             harmful.append(word)
     left = tuple(word for word in verdict.words if word not in harmful)
     if not harmful or not left or not bench.has_time_for(2 * found.again.seconds):
