@@ -35,6 +35,7 @@ def describe_structure(session: Session) -> dict[str, Any]:
         ("parameter_dtypes", lambda: _dtypes(roots)),
         ("conv_weights_channels_last", lambda: _weights_channels_last(roots)),
         ("biases_before_norm", lambda: [name for root in roots for name in _biases_before_norm(root)][:50]),
+        ("recurrent", lambda: _recurrent(roots)),
         ("repeated_blocks", lambda: {k: n for root in roots for k, n in repeated_blocks(root).items()}),
         ("optimizers", lambda: [_optimizer(o, session) for o in session.cycles.seen()]),
         ("wrappers", lambda: [_wrapper(w, session) for w in session.creations.wrappers]),
@@ -82,6 +83,11 @@ def _kinds(roots: Iterable[nn.Module]) -> dict[str, int]:
         elif isinstance(module, nn.MultiheadAttention):
             kinds["attention"] += 1
     return dict(kinds)
+
+
+def _recurrent(roots: Iterable[nn.Module]) -> list[dict[str, Any]]:
+    layers = [module for module in _modules(roots) if isinstance(module, nn.RNNBase)]
+    return [{"name": type(layer).__name__, "inputs": layer.input_size, "hidden": layer.hidden_size} for layer in layers]
 
 
 def _dtypes(roots: Iterable[nn.Module]) -> dict[str, int]:
