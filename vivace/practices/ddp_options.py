@@ -48,7 +48,7 @@ def find(m: Measurement) -> Found | None:
     copies = 0.0 if wrapper.options.get("gradient_as_bucket_view") else _bucket_copies_ms(m)
     searching = _exposed_communication_ms(m) if searches else 0.0
     exposed = copies + searching
-    if exposed == 0.0 or exposed < _SMALLEST_SHARE * step_ms(m):
+    if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     return Found(
         exposed_ms=exposed,

@@ -63,7 +63,7 @@ def _find_recurrent(m: Measurement) -> Found | None:
         return None
     worst = min(m.structure.recurrent, key=lambda layer: alignment_share(layer.hidden, layer.inputs))
     exposed = role_ms(m, "matmul") * (1 - alignment_share(worst.hidden, worst.inputs))
-    if exposed == 0.0 or exposed < _SMALLEST_SHARE * step_ms(m):
+    if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     needed = layer_checklists()["recurrent"]["divisible"]["fp16"]
     odd = {name: size for name, size in (("hidden", worst.hidden), ("inputs", worst.inputs)) if size % needed}
