@@ -15,7 +15,7 @@ from vivace.practices.engine.pricing import phase_ms, step_ms
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
 
-_SMALLEST_SHARE = 0.03
+_SMALLEST_SHARE = 0.05
 _MOST = 16
 
 
