@@ -23,6 +23,8 @@ class FusedOptimizer(Change):
         self.known: WeakSet[torch.optim.Optimizer] = WeakSet()
 
     def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
+        if "fused" not in arguments:
+            raise NotApplicable(f"{kind.__name__} has no fused implementation")
         if arguments.get("fused") is not None or arguments.get("foreach") is not None:
             raise NotApplicable(f"the script chooses the implementation of {kind.__name__} itself")
         if arguments.get("differentiable"):
@@ -92,5 +94,6 @@ PRACTICE = Practice(
     by_hand="optimizer = torch.optim.AdamW(model.parameters(), lr=…, fused=True)",
     find=find,
     change=FusedOptimizer,
+    excludes=("foreach_optimizer",),
     order=20,
 )
