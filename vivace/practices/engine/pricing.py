@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vivace.records.measurement import Measurement
+    from vivace.records.measurement import Copies, Measurement
 
 __all__ = [
-    "arithmetic_share", "busy_ms", "capability", "compute_ms", "has_convolutions", "idle_ms", "launch_idle_ms",
-    "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak", "phase_ms", "retries_ms", "role_ms",
-    "step_ms",
+    "arithmetic_share", "busy_ms", "capability", "compute_ms", "copies_to_gpu", "has_convolutions", "idle_ms",
+    "launch_idle_ms", "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak", "phase_ms", "retries_ms",
+    "role_ms", "step_ms",
 ]  # fmt: skip
 
 PRODUCTS = ("convolution", "matmul", "attention")
@@ -74,6 +74,12 @@ def idle_ms(m: Measurement) -> float:
 def launch_idle_ms(m: Measurement) -> float:
     """Idle time that neither the loader nor a copy explains: the host launches too slowly, or waits for the GPU."""
     return max(0.0, idle_ms(m) - phase_ms(m, "loader"))
+
+
+def copies_to_gpu(m: Measurement, memory: str = "") -> list[Copies]:
+    """What was copied to the GPU, from ``Pinned`` or ``Pageable`` memory of the host or from both."""
+    kinds = m.profile.copies if m.profile is not None else ()
+    return [copy for copy in kinds if f"HtoD ({memory}" in copy.kind]
 
 
 def arithmetic_share(m: Measurement, *kinds: str) -> float:

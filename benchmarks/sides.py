@@ -1,0 +1,91 @@
+"""Several commands measured in turn by vivace, each in fresh processes, and ratios between them with an interval."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rows import Clock, say
+
+from vivace.records.measurement import Measurement
+from vivace.records.proof import Interval
+from vivace.tune.comparison import compare, speed
+from vivace.tune.trials import Settings, run_trial
+
+__all__ = ["EXAMPLES", "Side", "ratio", "run_rounds", "vivace_json"]
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+
+
+@dataclass
+class Side:
+    """A command with the practices put in from outside (none: as it is), and its measured speeds, one a round."""
+
+    name: str
+    command: Sequence[str]
+    words: Sequence[str] = ()
+    speeds: list[float] = field(default_factory=list)
+    records: list[Measurement] = field(default_factory=list)
+    seconds: float = 0.0
+    failed: str = ""
+
+
+def run_rounds(
+    sides: Sequence[Side], rounds: int, steps: int, folder: Path, clock: Clock, timeout_s: float = 240
+) -> None:
+    """A, B, A, B, …: what drifts on the machine meets every side alike. A side that fails once is left out after."""
+    for number in range(rounds):
+        for side in sides:
+            if side.failed or clock.left_s() < 10:
+                side.failed = side.failed or ("" if side.speeds else "no time left")
+                continue
+            _run_once(side, folder / f"{side.name}-{number}", steps, clock.timeout_s(timeout_s))
+
+
+def _run_once(side: Side, folder: Path, steps: int, timeout_s: float) -> None:
+    settings = Settings(steps=steps, timeout_s=timeout_s)
+    trial = run_trial(side.command, tuple(side.words), folder, settings, lambda *_: None, lambda _: None)
+    side.seconds += trial.seconds
+    record = trial.measurement
+    if trial.outcome != "ok" or record is None:
+        side.failed = f"{trial.outcome}: {trial.message}".strip()
+        say(f"  {side.name}: {side.failed}")
+        return
+    side.speeds.append(speed(record))
+    side.records.append(record)
+    say(f"  {side.name}: {side.speeds[-1]:.1f} per s, {trial.seconds:.0f} s")
+
+
+def ratio(above: Side, below: Side) -> Interval:
+    """The speed of one side over that of another, round by round, with the interval that tune itself uses."""
+    return compare(list(zip(below.records, above.records, strict=False)))
+
+
+def vivace_json(
+    arguments: Sequence[str], command: Sequence[str], timeout_s: float, log: Path | None = None
+) -> dict[str, Any]:
+    """``vivace ARGUMENTS --json -- COMMAND``: what it prints, parsed. Raises RuntimeError with its last lines."""
+    whole = [sys.executable, "-m", "vivace", *arguments, "--json", "--", *command]
+    try:
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT)
+    except subprocess.TimeoutExpired as error:
+        _keep(log, error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else str(error.stderr))
+        raise RuntimeError(f"vivace {arguments[0]} took more than {timeout_s:.0f} s") from None
+    _keep(log, done.stderr)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
+        raise RuntimeError(f"vivace {arguments[0]} (exit {done.returncode}): {' / '.join(last)}") from None
+
+
+def _keep(log: Path | None, text: str) -> None:
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(text)
