@@ -53,6 +53,7 @@ class Optimizer(Part):
     fused: bool | None = None
     foreach: bool | None = None
     has_fused: bool = Field(False, description="whether its class knows the option")
+    has_foreach: bool = Field(False, description="whether its class knows the option")
     tensors: int = 0
     device: str | None = None
     where: Spot | None = None
@@ -85,4 +86,5 @@ class Structure(Part):
     recurrent: tuple[Recurrent, ...] = ()
     attention: dict[str, int] = Field(default_factory=dict, description="fused attention operators → calls")
     softmax_squares: int = 0
+    attention_setting: str | None = Field(None, description="a transformers model's attn_implementation")
     host_made: tuple[Spot, ...] = Field((), description="tensors made on the host and then copied to the device")
