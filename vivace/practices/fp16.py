@@ -165,6 +165,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Fp16,
-    excludes=("bf16", "pure_bf16"),
+    excludes=("bf16", "pure_bf16", "fp8"),
     order=40,
 )

@@ -89,5 +89,6 @@ PRACTICE = Practice(
     find=find,
     change=Threads,
     argument="N",
+    excludes=("affinity",),
     order=10,
 )
