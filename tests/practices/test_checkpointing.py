@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from vivace.practices.checkpointing import find
 from vivace.practices.engine.registry import parse_words
 from vivace.records.measurement import Flops
 from vivace.records.structure import Optimizer
+from vivace.tune.trials import Settings, run_trial
 
 BLOCKS = {
     "structure": {"repeated_blocks": {"Block": 12}, "optimizers": (Optimizer(name="AdamW"),)},
@@ -158,6 +160,20 @@ def test_what_it_cannot_change_it_leaves_alone(setup: str, why: str, tmp_path: P
     script = SCRIPT.replace("SETUP", setup).partition("twin =")[0] + "print(json.dumps(forwards))"
     done = run_with(script, ["checkpointing"], tmp_path)
     assert done.told == {"checkpointing": why}
+
+
+def test_a_measurement_tells_what_is_computed_twice(tmp_path: Path):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT.replace("SETUP", "").replace("range(3)", "range(40)"))
+    settings = Settings(steps=3, warmup_steps=3, evidence=True)
+    command = [sys.executable, str(path)]
+    trial = run_trial(command, ["checkpointing"], tmp_path / "trial", settings, lambda *_: None, lambda _: None)
+    assert trial.measurement is not None, trial.message
+    flops = trial.measurement.flops
+    assert flops is not None
+    # Four blocks of 16 samples through 8 × 8 weights, computed once more. (Each stops when it has what backward needs.)
+    assert flops.hardware - flops.model == 4 * 2 * 16 * 8 * 8
+    assert trial.measurement.structure.repeated_blocks == {"Block": 4}
 
 
 MEMORY = """

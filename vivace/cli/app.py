@@ -17,6 +17,7 @@ from vivace.cli.hardware import hardware
 from vivace.cli.logs import logs
 from vivace.cli.measure import measure
 from vivace.cli.plan import plan_app
+from vivace.cli.practices import practices
 from vivace.cli.queue import cancel, queue
 from vivace.cli.run import run
 from vivace.cli.status import status
@@ -60,6 +61,7 @@ app.command("measure")(measure)
 app.command("check")(check)
 app.command("run")(run)
 app.command("tune")(tune)
+app.command("practices")(practices)
 app.command("hardware")(hardware)
 app.add_typer(plan_app, name="plan")
 app.command("submit")(submit)
