@@ -22,6 +22,7 @@ from vivace.records.proof import Harm
 __all__ = ["judge"]
 
 _CHANCE = 1.5  # two distances between unrelated runs differ by so much easily
+_NORM_CHANCE = 2.0  # norms are taken at fewer steps, and jump more
 _ROUNDING = 2**-8  # of the losses' size: one unit in the last place of bf16. Nothing finer is asked of anybody
 _NORM_ROUNDING = 0.02  # of the norms' size; clipped gradients all have the same norm, and then there is no band
 _TOLERANCE = 0.02  # of the losses' size, where reruns of the baseline do not differ at all
@@ -80,7 +81,7 @@ def _verdict(facts: dict[str, Any], before: Runs, after: Runs, others: Runs) -> 
     norm_moved, norm_band = facts["norm_moved"], facts["norm_band"]
     if norm_moved is not None and norm_band is not None:
         says += f" (gradient norms: {norm_moved:.3g} and {norm_band:.3g})"
-        if norm_moved > max(_CHANCE * norm_band, _NORM_ROUNDING * facts["norm_size"]):
+        if norm_moved > max(_NORM_CHANCE * norm_band, _NORM_ROUNDING * facts["norm_size"]):
             return False, says
     return moved <= max(_CHANCE * band, _ROUNDING * size), says
 
