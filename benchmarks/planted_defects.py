@@ -28,6 +28,7 @@ from typing import Any
 from rows import Clock, Table, hardware, say
 from sides import Side, run_rounds, vivace_json
 
+from vivace.practices.engine.registry import names
 from vivace.records.base import RecordError
 from vivace.records.measurement import Measurement
 
@@ -123,11 +124,11 @@ def main() -> None:
             if wanted is not None and not wanted & {defect.rule, defect.key}:
                 continue
             say(f"=== {defect.rule} {defect.key}, {clock.left_s():.0f} s left")
-            names = {"rule": defect.rule, "practice": " ".join(defect.practices)}
+            row = {"rule": defect.rule, "practice": " ".join(defect.practices)}
             if defect.needs_gpu and args.device == "cpu":
-                table.add(**names, note="not run: needs a GPU")
+                table.add(**row, note="not run: needs a GPU")
                 continue
-            table.attempt(clock, lambda d=defect: examine(d, args, runs / d.key, table, clock), **names)
+            table.attempt(clock, lambda d=defect: examine(d, args, runs / d.key, table, clock), **row)
 
 
 def examine(defect: Defect, args: argparse.Namespace, runs: Path, table: Table, clock: Clock) -> None:
@@ -158,7 +159,7 @@ def examine(defect: Defect, args: argparse.Namespace, runs: Path, table: Table, 
         step_ms_fixed=statistics.median(times[1]) if times[1] else None,
         also_found=" ".join(f["practice"] for f in with_defect.findings if f["practice"] not in defect.practices),
         seconds=clock.elapsed_s() - began,
-        note="; ".join(text for text in (defect.note, *(side.failed for side in sides)) if text),
+        note="; ".join(text for text in (unknown(defect), defect.note, *(side.failed for side in sides)) if text),
     )
 
 
@@ -174,6 +175,12 @@ def checked(defect: Defect, fixed: bool, args: argparse.Namespace, runs: Path, c
         say(f"  no record of the check's own run ({error}): its time does not count")
     say(f"  {side}: {', '.join(f['practice'] for f in checked.findings) or 'nothing found'}")
     return checked
+
+
+def unknown(defect: Defect) -> str:
+    """A practice that this vivace does not have cannot be found: say so, rather than "not found"."""
+    missing = [practice for practice in defect.practices if practice not in names()]
+    return f"there is no practice {', '.join(missing)}" if missing else ""
 
 
 def step_and_validation_ms(record: Measurement) -> float | None:
