@@ -165,9 +165,11 @@ def examine(defect: Defect, args: argparse.Namespace, runs: Path, table: Table, 
 
 def checked(defect: Defect, fixed: bool, args: argparse.Namespace, runs: Path, clock: Clock) -> Checked:
     side = "fixed" if fixed else "defect"
-    arguments = ["check", "--steps", str(args.steps), "--output", str(runs / side)]
+    arguments = ["check", "--quiet", "--steps", str(args.steps), "--output", str(runs / side)]
     arguments += ["--no-probes"] if args.no_probes else []
     said = vivace_json(arguments, defect.command(args, fixed), clock.timeout_s(240), runs / f"{side}.log")
+    if "findings" not in said:
+        raise RuntimeError(f"{side}: {said.get('reason', 'nothing measured')}")
     checked = Checked(said["findings"])
     try:
         checked.step_ms = step_and_validation_ms(Measurement.load(Path(said["measurement"])))
