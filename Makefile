@@ -14,7 +14,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: install
-	$(BIN)/vivace measure
+	$(BIN)/vivace tune
 
 test: install lint unit
 

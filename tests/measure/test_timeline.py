@@ -79,6 +79,25 @@ def test_validation_without_eval_mode_is_known_by_its_missing_gradients():
     assert result.validation_ms == 5
 
 
+def test_validation_that_keeps_a_graph_is_still_validation():
+    marks = [
+        ("open", 0.0), *a_step(0.0),
+        ("eval", 10.0), ("data+", 10.0), ("data-", 12.0, 4), ("fwd+", 12.0), ("fwd-", 15.0, GRAD),
+        ("data+", 17.0), ("data-", 18.0, 4), ("fwd+", 18.0), ("fwd-", 20.0, NO_GRAD),
+        ("train", 21.0), *a_step(21.0),
+    ]  # fmt: skip
+    result = timeline(*marks)
+    assert [step.total_ms for step in result.steps] == [10, 10]
+    assert (result.validation_ms, result.validation_batches, result.validation_with_grad_ms) == (11, 2, 7)
+
+
+def test_training_in_eval_mode_is_training():
+    marks = [("open", 0.0), ("eval", 0.0), *a_step(0.0), *a_step(10.0)]
+    result = timeline(*marks)
+    assert [step.total_ms for step in result.steps] == [10, 10]
+    assert (result.validation_ms, result.validation_with_grad_ms) == (0, 0)
+
+
 def test_a_frozen_teacher_inside_a_step_is_not_validation():
     marks = [
         ("open", 0.0), ("data+", 0.0), ("data-", 1.0, 4), ("fwd+", 1.0), ("fwd-", 4.0, NO_GRAD), ("fwd+", 4.0),

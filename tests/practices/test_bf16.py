@@ -89,3 +89,25 @@ def test_a_script_with_its_own_autocast_is_left_alone(tmp_path: Path):
     done = run_with(SCRIPT.replace("AUTOCAST", 'torch.autocast("cpu", dtype=torch.float16)'), ["bf16"], tmp_path)
     assert done.told == {"bf16": "the script already runs this model under autocast"}
     assert done.printed["inside"] == "torch.float16"
+
+
+def test_a_model_that_returns_its_loss_keeps_its_logits_as_they_are(tmp_path: Path):
+    """Casting them back would cost gigabytes of traffic that nobody asked for; in evaluation they are cast."""
+    script = """
+import json, torch
+class WithLoss(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+    def forward(self, x):
+        logits = self.layer(x)
+        return logits, logits.float().sum()
+model = WithLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    logits, loss = model(torch.ones(2, 4)); loss.backward(); optimizer.step()
+with torch.no_grad():
+    evaluated, _ = model(torch.ones(2, 4))
+print(json.dumps([str(logits.dtype), str(loss.dtype), str(evaluated.dtype)]))
+"""
+    assert run_with(script, ("bf16",), tmp_path).printed == ["torch.bfloat16", "torch.float32", "torch.float32"]

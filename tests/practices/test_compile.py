@@ -18,7 +18,6 @@ def test_found_when_memory_bound_operators_take_time():
     found = find(measurement(roles={"matmul": 60.0, "elementwise": 20.0, "norm": 20.0}))
     assert found is not None
     assert found.exposed_ms == pytest.approx(0.75 * 40)
-    assert "compile=reduce-overhead" not in found.also_try
 
 
 def test_a_gpu_that_waits_for_launches_is_worth_cuda_graphs():

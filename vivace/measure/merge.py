@@ -112,6 +112,7 @@ def merge(
             total_ms=first["validation"]["ms"],
             batches=first["validation"]["batches"],
             runs=first["validation"]["runs"],
+            with_grad_ms=first["validation"]["with_grad_ms"],
         ),
         profile=Profile(**first["profile"]) if first["profile"] else None,
         syncs=tuple(Sync(**sync) for sync in first["syncs"]),

@@ -32,15 +32,37 @@ class Autocast(Change):
 
     dtype = torch.bfloat16
 
+    def __init__(self, argument: str | None = None) -> None:
+        super().__init__(argument)
+        self.around_this_call = False
+
     def forward(self, root: torch.nn.Module) -> AbstractContextManager[Any] | None:
         device = next(root.parameters()).device.type
+        self.around_this_call = False
         if torch.is_autocast_enabled(device):
             raise NotApplicable("the script already runs this model under autocast")
+        self.around_this_call = True
         self.applied(f"{str(self.dtype).removeprefix('torch.')} autocast around {type(root).__name__}")
         return torch.autocast(device, dtype=self.dtype)
 
     def outputs(self, value: Any) -> Any:
+        if not self.around_this_call:  # the script's own autocast: its outputs are as it wants them
+            return value
+        if torch.is_grad_enabled() and _holds_a_loss(value):  # logits beside it may be gigabytes that nobody reads
+            return value
         return map_tensors(value, lambda t: t.float() if t.dtype is self.dtype else t)
+
+
+def _holds_a_loss(value: Any) -> bool:
+    """Whether a model returned its own loss: a scalar in fp32 that a backward can start from."""
+    found = []
+
+    def look(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor.dim() == 0 and tensor.dtype is torch.float32 and tensor.requires_grad)
+        return tensor
+
+    map_tensors(value, look)
+    return any(found) and len(found) > 1
 
 
 def saved_by_halving(m: Measurement, arithmetic: str) -> float:

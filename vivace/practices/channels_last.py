@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import torch
 
@@ -21,13 +22,20 @@ _AROUND_CONVOLUTIONS = ("convolution", "norm", "pooling", "elementwise")
 
 
 class ChannelsLast(Change):
+    def __init__(self, argument: str | None = None) -> None:
+        super().__init__(argument)
+        self.changed: WeakSet[torch.nn.Module] = WeakSet()
+
     def model(self, root: torch.nn.Module) -> None:
         if not any(isinstance(module, torch.nn.Conv2d) for module in root.modules()):
             raise NotApplicable(f"{type(root).__name__} has no 2-D convolution")
         root.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.changed.add(root)
         self.applied(f"weights and inputs of {type(root).__name__}")
 
     def inputs(self, root: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        if root not in self.changed and getattr(root, "module", None) not in self.changed:  # itself, or wrapped
+            return args, kwargs
         return map_tensors(args, _reordered), map_tensors(kwargs, _reordered)
 
 

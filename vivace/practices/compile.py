@@ -71,8 +71,6 @@ def find(m: Measurement) -> Found | None:
     saved = min(fusable + launches, 0.95 * compute_ms(m))
     if saved < 0.05 * step_ms(m):
         return None
-    launch_bound = launches > 0.15 * step_ms(m)
-    modes = ("compile=reduce-overhead",) if launch_bound else ()
     return Found(
         exposed_ms=saved,
         evidence={
@@ -85,7 +83,8 @@ def find(m: Measurement) -> Found | None:
             f"{role_ms(m, *MEMORY_BOUND):.1f} ms of a step are memory-bound operators that can be fused"
             + (f", {launches:.1f} ms the GPU waits for launches" if launches > 0.02 * step_ms(m) else "")
         ),
-        also_try=(*modes, "compile=max-autotune"),
+        # Once kernels are short, launching them is often the limit: only a trial tells.
+        also_try=("compile=reduce-overhead", "compile=max-autotune") if on_gpu(m) else (),
     )
 
 

@@ -21,7 +21,10 @@ class CudnnBenchmark(Change):
     def flags(self) -> None:
         if not (torch.cuda.is_available() and torch.backends.cudnn.is_available()):
             raise NotApplicable("there is no cuDNN")
-        if torch.are_deterministic_algorithms_enabled():
+        if torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic:
+            if self.done:  # switched on before the script said so
+                torch.backends.cudnn.benchmark = False
+                self.done = None
             raise NotApplicable("the script asks for deterministic algorithms")
         torch.backends.cudnn.benchmark = True
         self.applied("cuDNN measures its algorithms")

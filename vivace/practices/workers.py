@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import IterableDataset
 
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.loaders import epoch_starts_ms, rare_waits, spot, told_of_epochs, waited_for
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
 
 if TYPE_CHECKING:
-    from vivace.records.measurement import Measurement
+    from vivace.records.measurement import Loader, Measurement
 
-_SMALLEST_SHARE = 0.03
+_SMALLEST_SHARE = 0.05
 _MOST = 16
 
 
@@ -33,9 +34,10 @@ class Workers(Change):
         if arguments["num_workers"] == wanted:
             raise NotApplicable(f"the loader already has {wanted} workers")
         arguments["num_workers"] = wanted
-        if wanted and arguments.get("persistent_workers") is False:
+        if not told_of_epochs(arguments["dataset"]):
             arguments["persistent_workers"] = True  # or every epoch starts them again
-        self.applied(f"{wanted} workers, kept between epochs")
+        kept = ", kept between epochs" if arguments["persistent_workers"] else ""
+        self.applied(f"{wanted} workers{kept}")
 
 
 def _usable_cores() -> int:
@@ -43,21 +45,22 @@ def _usable_cores() -> int:
 
 
 def find(m: Measurement) -> Found | None:
-    waits = phase_ms(m, "loader")
-    loaders = [loader for loader in m.loaders if loader.batch_size is not None or loader.num_workers]
-    if not loaders or waits < _SMALLEST_SHARE * step_ms(m):
+    loader = waited_for(m)
+    if loader is None:
         return None
+    waits = phase_ms(m, "loader") - (epoch_starts_ms(loader) * (m.micro_batches or 1.0) if loader.num_workers else 0.0)
+    if waits < _SMALLEST_SHARE * step_ms(m) or (loader.num_workers and rare_waits(m, loader)):
+        return None  # nothing to win, or the workers keep up but for accidents: see prefetch
     cores = max(1, int(m.machine.cpu.usable_cores) // max(1, len(m.ranks)))
-    loader = max(loaders, key=lambda one: one.num_workers)
     wanted = min(_MOST, cores)
-    if loader.num_workers >= wanted and loader.num_workers > 0:
-        return _not_enough_cores(m, waits, loader.num_workers, cores)
+    if loader.num_workers >= wanted:
+        return _not_enough_cores(waits, loader, cores)
     iterable = loader.iterable and loader.num_workers == 0
     return Found(
         exposed_ms=waits,
         evidence={"loader_wait_ms": round(waits, 3), "num_workers": loader.num_workers, "usable_cores": cores},
         says=f"every step waits {waits:.1f} of {step_ms(m):.1f} ms for a loader of {loader.num_workers} workers",
-        where=(loader.where.file, loader.where.line) if loader.where else None,
+        where=spot(loader),
         setting=f"workers={wanted}",
         by_hand=f"DataLoader(…, num_workers={wanted}, persistent_workers=True)",
         why_not="the dataset is iterable: it must share the work between workers itself" if iterable else None,
@@ -65,15 +68,17 @@ def find(m: Measurement) -> Found | None:
     )
 
 
-def _not_enough_cores(m: Measurement, waits: float, workers: int, cores: int) -> Found:
+def _not_enough_cores(waits: float, loader: Loader, cores: int) -> Found:
     """There are as many workers as cores: more will not help, less work per sample will."""
     return Found(
         exposed_ms=waits,
-        evidence={"loader_wait_ms": round(waits, 3), "num_workers": workers, "usable_cores": cores},
+        evidence={"loader_wait_ms": round(waits, 3), "num_workers": loader.num_workers, "usable_cores": cores},
         says=(
-            f"every step waits {waits:.1f} ms for the loader although its {workers} workers fill {cores} cores: "
+            f"every step waits {waits:.1f} ms for the loader although its {loader.num_workers} workers fill {cores} "
+            "cores: "
             "decode smaller images, store the data decoded, or augment on the GPU"
         ),
+        where=spot(loader),
         why_not="all cores are in use; the work per sample must shrink",
     )
 

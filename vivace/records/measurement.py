@@ -146,6 +146,11 @@ class Loader(Part):
     prefetch_factor: int | None
     iterable: bool
     where: Spot | None = None
+    made: int = Field(1, description="loaders that this line made with these settings over the same data")
+    epochs: int = Field(0, description="begun since the first backward")
+    batches: int = Field(0, description="fetched since the first backward")
+    wait_ms: float = Field(0.0, description="for all those batches but the first ones of epochs, on the host's clock")
+    epoch_start_ms: float = Field(0.0, description="for all those epochs, until their first batch is there")
 
 
 class Validation(Part):
@@ -154,6 +159,8 @@ class Validation(Part):
     total_ms: float = 0.0
     batches: int = 0
     runs: int = 0
+    with_grad_ms: float = 0.0
+    """The part whose forwards kept a graph that no backward used."""
 
 
 class Rank(Part):

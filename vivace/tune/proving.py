@@ -179,7 +179,7 @@ def _proof(bench: Bench, found: Search, verdict: _Verdict, gains: tuple[Gain, ..
         harm=harm,
         before=_side(befores, measured(found.baseline)),
         after=_side(afters, None) if afters else None,
-        payback=_payback(befores, afters) if afters else None,
+        payback=_payback(befores, afters, _first_runs(bench, verdict.words)) if afters else None,
         rejected=tuple(found.rejected.values()),
         proposed=proposals(found.findings, verdict.words, found.allowed),
         findings=found.findings,
@@ -215,9 +215,17 @@ def _median(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _payback(befores: Sequence[Measurement], afters: Sequence[Measurement]) -> Payback | None:
+def _first_runs(bench: Bench, words: tuple[str, ...]) -> list[Measurement]:
+    """Every run of the winning set: the first of them compiled with cold caches, as a job on another machine will."""
+    return [t.measurement for t in bench.trials if t.practices == words and t.measurement is not None]
+
+
+def _payback(
+    befores: Sequence[Measurement], afters: Sequence[Measurement], first: Sequence[Measurement]
+) -> Payback | None:
     """What the tuned job spends more before its first settled step, and how many steps win it back."""
-    before_s, after_s = _median([_once_s(m) for m in befores]), _median([_once_s(m) for m in afters])
+    before_s = _median([_once_s(m) for m in befores])
+    after_s = max((s for m in first if (s := _once_s(m)) is not None), default=None)
     if before_s is None or after_s is None:
         return None
     extra = after_s - before_s

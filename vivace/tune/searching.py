@@ -25,6 +25,7 @@ __all__ = ["Search", "search"]
 _WINDOW_MS = 3000.0  # a timed window of about three seconds …
 _STEPS = (10, 100)  # … within these numbers of steps
 _FIRST_STEPS = 20
+_HOPELESS = 0.9
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _SMALLEST_GAIN = 0.01
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
@@ -122,14 +123,14 @@ def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> S
     baseline = bench.run("baseline", evidence=True)
     if baseline.outcome != "ok":
         hint = "nothing can be tuned before the command itself runs: `vivace measure -- …` shows more"
-        raise UserError(f"the command does not train ({baseline.outcome}): {_first_line(baseline.message)}", hint=hint)
+        raise UserError(f"the command does not train ({baseline.outcome}): {_last_line(baseline.message)}", hint=hint)
     step = measured(baseline).step_ms
     assert step is not None
     fitting = min(_STEPS[1], max(_STEPS[0], math.ceil(_WINDOW_MS / step.mean)))
     bench.settings = replace(bench.settings, steps=asked or fitting)
     again = bench.run("baseline-again")
     if again.outcome != "ok":
-        raise UserError(f"the command trained once and then did not ({again.outcome}): {_first_line(again.message)}")
+        raise UserError(f"the command trained once and then did not ({again.outcome}): {_last_line(again.message)}")
     bench.say(f"  [dim]·[/] {'baseline':32} {speed(measured(again)):.1f} samples/s, {again.seconds:.0f} s a trial")
     return Search(bench, allowed, reserve_trials, baseline, again, diagnose(measured(baseline)))
 
@@ -153,9 +154,10 @@ def _merged(first: tuple[Finding, ...], second: tuple[Finding, ...]) -> tuple[Fi
 
 
 def _other_ways(found: Search, word: str, kept: bool) -> None:
-    """Other arguments of a practice: in its place when it is kept, or when it failed in a way that they may not."""
+    """Other arguments of a practice: in its place when it is kept, or when it failed where they may not."""
     rejected = found.rejected.get(word)
-    if not kept and (rejected is None or rejected.outcome is None):
+    hopeless = rejected is not None and rejected.ratio is not None and rejected.ratio < _HOPELESS
+    if not kept and (rejected is None or hopeless):
         return
     for other in alternatives(found.findings, word):
         found.attempt(other)

@@ -11,6 +11,7 @@ from vivace.measure.inside.patches import (
     backwards,
     collectives,
     creations,
+    debugging,
     loaders,
     modules,
     optimizers,
@@ -33,7 +34,8 @@ def install(settings_text: str) -> Session:
     session.creations = creations.install()
     session.forwards = modules.install(recorder)
     loaders.install(recorder, session.loaders, session.creations)
-    backwards.install(recorder, session.begin)
+    session.debugging = debugging.install(recorder)
+    backwards.install(recorder, session.begin, session.debugging)
     optimizers.install(recorder, session)
     transfers.install(recorder)
     collectives.install(recorder)

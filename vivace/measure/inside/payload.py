@@ -64,6 +64,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "micro_batches": _per_step([len(step.backwards) for step in main.steps]),
         "validation": {
             "ms": main.validation_ms, "batches": main.validation_batches, "runs": main.validation_runs,
+            "with_grad_ms": main.validation_with_grad_ms,
         },
         "loaders": list(session.loaders.values()),
         "flops": session.flops.as_dict() if session.flops is not None else None,

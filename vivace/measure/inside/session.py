@@ -64,6 +64,7 @@ class Session:
         self.loaders: dict[str, Any] = {}
         self.forwards: Any = None
         self.creations: Any = None
+        self.debugging: Any = None
         self.began_s = time.perf_counter()
         self._reset()
         os.register_at_fork(after_in_child=self._reset)

@@ -38,7 +38,7 @@ def describe_structure(session: Session) -> dict[str, Any]:
         ("repeated_blocks", lambda: {k: n for root in roots for k, n in repeated_blocks(root).items()}),
         ("optimizers", lambda: [_optimizer(o, session) for o in session.cycles.seen()]),
         ("wrappers", lambda: [_wrapper(w, session) for w in session.creations.wrappers]),
-        ("debugging", _debugging),
+        ("debugging", lambda: _debugging(session)),
         ("allocator", _allocator),
         ("threads", torch.get_num_threads),
     ):
@@ -153,20 +153,10 @@ def _wrapper(wrapper: nn.Module, session: Session) -> dict[str, Any]:
     return {"name": type(wrapper).__name__, "options": options, "where": session.creations.place(wrapper)}
 
 
-def _debugging() -> list[str]:
-    """Debugging switches that are on now, by the name a person would look for."""
-    on = []
-    if torch.is_anomaly_enabled():
-        on.append("anomaly detection")
-    if torch.are_deterministic_algorithms_enabled():
-        on.append("deterministic algorithms")
-    if torch.autograd._profiler_enabled():
-        on.append("profiler")
-    if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
-        on.append("CUDA_LAUNCH_BLOCKING")
-    if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() in ("DETAIL", "INFO"):
-        on.append("TORCH_DISTRIBUTED_DEBUG")
-    return on
+def _debugging(session: Session) -> list[str]:
+    """Debugging switches that were on in a step, or are on now; our own profiler is none of them."""
+    session.debugging.look(our_profiler=session.stage.name == "PROFILE")
+    return sorted(session.debugging.on)
 
 
 def _allocator() -> str:

@@ -5,7 +5,8 @@ to exactly one phase, so the phases of a step add up to the step. The same marks
 clock (CUDA events on the stream, so a wait shows up only where the GPU really waited) and once with the host's.
 
 A *piece* is a stretch between delimiters (a batch fetched, eval()/train() called, an optimizer step). A piece in
-which nothing was trained and only gradient-free forwards ran, or which ran in eval mode, is validation.
+which nothing was trained and only gradient-free forwards ran, or which ran in eval mode, is validation; also when its
+forwards kept a graph that no backward used.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Timeline:
     validation_ms: float = 0.0
     validation_batches: int = 0
     validation_runs: int = 0
+    validation_with_grad_ms: float = 0.0
     unfinished: Step = field(default_factory=Step)
 
 
@@ -69,6 +71,7 @@ class _Piece:
     step: Step = field(default_factory=Step)
     trained: bool = False
     forwards_without_grad: int = 0
+    forwards_with_grad_in_eval: int = 0
     pending_ms: float = 0.0
 
     def is_validation(self) -> bool:
@@ -99,7 +102,8 @@ class _Splitter:
         self.settle_tail("optimizer" if "optimizer" in self.stack else "other")
         if piece.is_validation():
             self.result.validation_ms += piece.step.total_ms
-            self.result.validation_batches += piece.forwards_without_grad > 0
+            self.result.validation_batches += piece.forwards_without_grad + piece.forwards_with_grad_in_eval > 0
+            self.result.validation_with_grad_ms += piece.step.total_ms if piece.forwards_with_grad_in_eval else 0.0
             self.result.validation_runs += not self.was_validation
             self.was_validation = True
         else:
@@ -157,7 +161,8 @@ class _Splitter:
     def left_forward(self, extra: dict[str, Any]) -> None:
         self.piece.step.forwards.append(extra)
         if extra["grad"]:
-            self.piece.trained = True
+            self.piece.trained = self.piece.trained or not self.piece.eval_mode  # in eval mode a backward tells
+            self.piece.forwards_with_grad_in_eval += self.piece.eval_mode
             self.in_tail = True
         else:
             self.piece.forwards_without_grad += 1

@@ -65,8 +65,12 @@ class Change:
         """What a root's forward returns."""
         return value
 
+    def arrived(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """A copy on the GPU that ``tensor.to(GPU)`` or ``tensor.cuda()`` of a host tensor can start from, or None."""
+        return None
+
     def copy(self, tensor: torch.Tensor, arguments: dict[str, Any]) -> None:
-        """The keyword arguments of ``tensor.to(GPU)`` or ``tensor.cuda()`` for a tensor on the host."""
+        """The keyword arguments of such a copy, where the script does not say whether it blocks; changed in place."""
 
     def loss(self, loss: torch.Tensor) -> torch.Tensor:
         """The scalar that a backward starts from."""

@@ -62,7 +62,7 @@ class Parts:
         if changes := self.touching("optimizer"):
             for kind in _OPTIMIZERS:
                 _catch_optimizer(self, kind, changes)
-        if changes := self.touching("copy"):
+        if changes := self.touching("copy", "arrived"):
             _catch_copies(self, changes)
         if changes := self.touching("before_step"):
             _catch_steps(self, changes)
@@ -141,7 +141,8 @@ def _catch_iterators(parts: Parts, changes: Sequence[Change]) -> None:
         iterator = original(self)
         if not parts.asleep:
             for change in changes:
-                iterator = parts.attempt(change, change.iterator, self, iterator) or iterator
+                changed = parts.attempt(change, change.iterator, self, iterator)
+                iterator = iterator if changed is None else changed  # an iterator of no known length has no truth
         return iterator
 
     DataLoader.__iter__ = in_place_of(original, start)  # type: ignore[method-assign]
@@ -160,7 +161,13 @@ def _changed_copy(parts: Parts, original: Any, changes: Sequence[Change], always
             return handle_torch_function(transfer, (self,), self, *args, **kwargs)
         if parts.asleep or parts.inside or not self.is_cpu or is_compiling():
             return original(self, *args, **kwargs)
-        if (always or goes_to_gpu(*args, **kwargs)) and "non_blocking" not in kwargs and len(args) < 2:
+        if not (always or goes_to_gpu(*args, **kwargs)):
+            return original(self, *args, **kwargs)
+        for change in changes:
+            arrived = parts.attempt(change, change.arrived, self)
+            if arrived is not None:
+                return original(arrived, *args, **kwargs)
+        if "non_blocking" not in kwargs and not any(type(arg) is bool for arg in args):
             for change in changes:
                 parts.attempt(change, change.copy, self, kwargs)
         return original(self, *args, **kwargs)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vivace.records.measurement import Measurement
+    from vivace.records.measurement import Copies, Measurement
 
 __all__ = [
-    "arithmetic_share", "busy_ms", "capability", "compute_ms", "has_convolutions", "idle_ms", "launch_idle_ms",
-    "on_gpu", "peak", "phase_ms", "role_ms", "step_ms",
+    "arithmetic_share", "busy_ms", "capability", "compute_ms", "copies_to_gpu", "has_convolutions", "idle_ms",
+    "launch_idle_ms", "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak", "phase_ms", "retries_ms",
+    "role_ms", "step_ms",
 ]  # fmt: skip
 
 PRODUCTS = ("convolution", "matmul", "attention")
@@ -75,6 +76,12 @@ def launch_idle_ms(m: Measurement) -> float:
     return max(0.0, idle_ms(m) - phase_ms(m, "loader"))
 
 
+def copies_to_gpu(m: Measurement, memory: str = "") -> list[Copies]:
+    """What was copied to the GPU, from ``Pinned`` or ``Pageable`` memory of the host or from both."""
+    kinds = m.profile.copies if m.profile is not None else ()
+    return [copy for copy in kinds if f"HtoD ({memory}" in copy.kind]
+
+
 def arithmetic_share(m: Measurement, *kinds: str) -> float:
     """The share of the counted FLOPs in these arithmetics (fp32, tf32, bf16, …)."""
     if m.flops is None or not m.flops.by_type:
@@ -84,3 +91,49 @@ def arithmetic_share(m: Measurement, *kinds: str) -> float:
 
 def has_convolutions(m: Measurement) -> bool:
     return m.structure.conv_weights_channels_last is not None
+
+
+_NEARLY_FULL = 0.9
+
+
+def out_of_memory(m: Measurement) -> bool:
+    """Whether the run ended, or an allocation failed, for want of GPU memory."""
+    device = m.memory.device
+    return "out of memory" in (m.reason or "").lower() or bool(device and device.out_of_memory_errors)
+
+
+def memory_limit(m: Measurement) -> str | None:
+    """Why GPU memory holds this job back, in words; None when it does not."""
+    device = m.memory.device
+    if not on_gpu(m) or device is None:
+        return None
+    if out_of_memory(m):
+        return f"it ran out of memory on a card of {device.total_gib:.1f} GiB"
+    if device.alloc_retries:
+        return f"the allocator emptied its cache and tried again {device.alloc_retries} times"
+    if device.allocated_peak_gib > _NEARLY_FULL * device.total_gib:
+        return f"{device.allocated_peak_gib:.1f} of {device.total_gib:.1f} GiB are in use at the peak"
+    return None
+
+
+def retries_ms(m: Measurement) -> float:
+    """Upper bound of what allocation retries cost a step: each frees the cache and waits for the GPU.
+
+    Rare ones make rare slow steps: what the mean lies above the median. Frequent ones hide in the idle time.
+    """
+    device = m.memory.device
+    if device is None or not device.alloc_retries or m.step_ms is None:
+        return 0.0
+    if device.alloc_retries < 0.5 * (m.steps + m.warmup_steps):
+        return max(0.0, m.step_ms.mean - m.step_ms.median)
+    return launch_idle_ms(m)
+
+
+_STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "Adadelta": 2, "SGD": 1, "Muon": 1}
+
+
+def optimizer_bytes(m: Measurement) -> int:
+    """Weights, gradients and optimizer state of the trained parameters in 4 bytes each: what does not depend on the
+    batch. State by the optimizer's name: two values a weight for Adam's family, one (momentum) otherwise."""
+    states = max((_STATES.get(o.name, 1) for o in m.structure.optimizers), default=1)
+    return (2 + states) * 4 * (m.trainable_parameters or 0)

@@ -8,14 +8,16 @@ from typing import Any
 import torch
 from torch.compiler import is_compiling
 
+from vivace.measure.inside.flops import counting
 from vivace.measure.inside.patches import in_place_of
+from vivace.measure.inside.patches.debugging import Debugging
 from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.timeline import NO_LOSS
 
 __all__ = ["install"]
 
 
-def install(recorder: Recorder, on_first_backward: Any) -> None:
+def install(recorder: Recorder, on_first_backward: Any, debugging: Debugging) -> None:
     """``on_first_backward(device)`` arms the recorder: a process that runs a backward is one that trains."""
     original_backward, original_grad = torch.autograd.backward, torch.autograd.grad
     unscaled: dict[int, torch.Tensor] = {}
@@ -28,6 +30,8 @@ def install(recorder: Recorder, on_first_backward: Any) -> None:
                 on_first_backward(_device_of(tensors))
         if not recorder.here():
             return original_backward(tensors, *args, **kwargs)
+        if counting():
+            debugging.look()
         recorder.mark("bwd+", _loss_of(tensors, unscaled))
         recorder.inside = True
         recorder.backward_makes_graph = bool(kwargs.get("create_graph", args[2] if len(args) > 2 else False))

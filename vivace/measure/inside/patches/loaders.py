@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch.utils.data import DataLoader
@@ -19,9 +21,10 @@ __all__ = ["install"]
 
 
 def install(recorder: Recorder, seen: dict[str, Any], creations: Creations) -> None:
-    """``seen`` collects the settings of the DataLoaders in use; it outlives them."""
+    """``seen`` collects the settings of the DataLoaders in use and what they were waited for; it outlives them."""
     original_next = _BaseDataLoaderIter.__next__
     original_iter = DataLoader.__iter__
+    known: WeakSet[Any] = WeakSet()
 
     def fetch(self: Any) -> Any:
         if not recorder.here():
@@ -29,8 +32,10 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations) -> N
         recorder.mark("data+")
         recorder.inside = True
         size = None
+        began_s = time.perf_counter()
         try:
             batch = uncounted(original_next, self)
+            _note_wait(self, time.perf_counter() - began_s)
             size = self._vivace_batches.size(batch) if hasattr(self, "_vivace_batches") else None
             return batch
         finally:
@@ -38,9 +43,12 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations) -> N
             recorder.mark("data-", size)
 
     def start(self: Any) -> Any:
+        waits = None
         with contextlib.suppress(Exception):
-            seen[str(id(self))] = {**_settings_of(self), "where": creations.place(self)}
-        if not recorder.here():
+            waits = _entry_of(self, seen, known, creations)
+        began_s = time.perf_counter()
+        timed = recorder.here()
+        if not timed:
             iterator = original_iter(self)
         else:
             recorder.mark("data+")
@@ -50,6 +58,8 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations) -> N
             finally:
                 recorder.inside = False
                 recorder.mark("data-")
+        if waits is not None:
+            _note_start(iterator, waits, time.perf_counter() - began_s if timed else None)
         if not hasattr(iterator, "_vivace_batches"):
             with contextlib.suppress(Exception):
                 iterator._vivace_batches = BatchReader(self.batch_size)  # type: ignore[attr-defined]
@@ -57,6 +67,37 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations) -> N
 
     _BaseDataLoaderIter.__next__ = in_place_of(original_next, fetch)  # type: ignore[method-assign]
     DataLoader.__iter__ = in_place_of(original_iter, start)  # type: ignore[method-assign]
+
+
+def _entry_of(loader: Any, seen: dict[str, Any], known: WeakSet[Any], creations: Creations) -> dict[str, Any]:
+    """One entry for all loaders that one line makes with the same settings over the same data: one an epoch, often."""
+    settings, where = _settings_of(loader), creations.place(loader)
+    key = repr((id(loader.dataset), where, settings))
+    entry: dict[str, Any] = seen.setdefault(
+        key, {**settings, "where": where, "made": 0, "epochs": 0, "batches": 0, "wait_ms": 0.0, "epoch_start_ms": 0.0}
+    )
+    entry["made"] += loader not in known
+    known.add(loader)
+    return entry
+
+
+def _note_start(iterator: Any, entry: dict[str, Any], seconds: float | None) -> None:
+    """An epoch begins: its start lasts until the first batch is there. None: before the first backward, not timed."""
+    if seconds is not None:
+        entry["epochs"] += 1
+        entry["epoch_start_ms"] += 1e3 * seconds
+    with contextlib.suppress(Exception):
+        iterator._vivace_waits = entry
+        iterator._vivace_first = seconds is not None
+
+
+def _note_wait(iterator: Any, seconds: float) -> None:
+    entry = getattr(iterator, "_vivace_waits", None)
+    if entry is None:
+        return
+    entry["batches"] += 1
+    entry["epoch_start_ms" if iterator._vivace_first else "wait_ms"] += 1e3 * seconds
+    iterator._vivace_first = False
 
 
 def _settings_of(loader: Any) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""No bias before batch norm: found by the model's structure, priced by the passes that it adds; left to the user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from practices.evidence import measurement
+
+from vivace.practices.bias_before_norm import PRACTICE, find
+
+ROLES = {"convolution": 60.0, "norm": 12.0, "elementwise": 15.0, "reduction": 4.0}
+BIASED = {"biases_before_norm": ("stem.0", "body.0"), "modules": {"convolution": 4, "norm": 2}}
+
+
+def test_found_and_priced_by_its_share_of_the_small_passes():
+    found = find(measurement(structure=BIASED, roles=ROLES))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(0.5 * (15.0 / 3 + 4.0))  # 4.5 ms of 100: small, and said so
+    assert found.evidence["first"] == "stem.0, body.0"
+    assert found.why_not == "without its biases the model would not load its own checkpoints"
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        {"structure": {"modules": {"convolution": 4, "norm": 4}}, "roles": ROLES},
+        {"structure": BIASED, "roles": {"convolution": 98.0, "elementwise": 1.0}},
+        {"structure": BIASED, "roles": ROLES, "on_gpu": False},  # oneDNN adds it within the convolution
+        {"structure": {**BIASED, "modules": {"convolution": 200}}, "roles": ROLES},
+    ],
+)
+def test_not_found_when_present_or_of_no_cost(present: dict):
+    assert find(measurement(**present)) is None
+
+
+SCRIPT = """
+import torch
+from torch import nn
+model = nn.Sequential(
+    nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, bias=False), nn.BatchNorm2d(4),
+    nn.Conv2d(4, 4, 1), nn.ReLU(), nn.BatchNorm2d(4),
+)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for _ in range(50):
+    model(torch.ones(2, 3, 8, 8)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_measuring_names_only_biases_directly_before_a_norm(vivace: Callable, tmp_path: Path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    record = vivace("measure", "--json", "--steps", "4", "--", sys.executable, str(path)).record
+    assert record["structure"]["biases_before_norm"] == ["0"]
+
+
+def test_only_the_user_can_change_it():
+    assert PRACTICE.change is None
+    assert "bias=False" in PRACTICE.by_hand

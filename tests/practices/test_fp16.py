@@ -1,0 +1,126 @@
+"""fp16 with loss scaling: found on Volta and Turing only; gradients stay true, a step that overflows is left out."""
+
+from __future__ import annotations
+
+import pytest
+from practices.changed import run_with
+from practices.evidence import A100, V100, measurement
+
+from vivace.practices.fp16 import find
+
+FP32 = {"flops": {"fp32": 10**12}, "roles": {"convolution": 60.0, "norm": 30.0}}
+
+
+def test_found_on_volta_when_products_run_in_fp32():
+    found = find(measurement(gpu=V100, **FP32))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(60 * (1 - 15.7 / 125) + 30 / 2)
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        {**FP32, "gpu": A100},  # bf16 is the answer there
+        {**FP32, "gpu": V100, "structure": {"autocast": "float16"}},
+        {"gpu": V100, "flops": {"fp16": 10**12}},
+        {**FP32, "gpu": V100.model_copy(update={"compute_capability": "6.0"})},  # Pascal has no tensor cores
+        {**FP32, "on_gpu": False},
+        {**FP32, "gpu": V100, "roles": {"convolution": 1.0}},
+    ],
+)
+def test_not_found_when_present_or_of_no_use(present: dict):
+    assert find(measurement(**present)) is None
+
+
+# Two micro-batches a step, weights regularised by hand, a parameter of no module, an input that wants a gradient,
+# a gradient penalty by autograd.grad, clipping: everything that could see a scaled gradient.
+SCRIPT = """
+import gc, json, torch
+from torch import nn
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+    def forward(self, x):
+        h = self.first(x)
+        self.inside = str(h.dtype)
+        return self.second(h.relu())
+model = Net()
+loose = nn.Parameter(torch.ones(()))
+optimizer = torch.optim.SGD([*model.parameters(), loose], 0.01, momentum=0.9)
+seen = []
+for step in range(STEPS):
+    optimizer.zero_grad()
+    for micro in range(2):
+        x = torch.randn(5, 4, requires_grad=True)
+        output = model(x)
+        (slope,) = torch.autograd.grad(output.sum(), model.second.bias, retain_graph=True)
+        loss = (output * loose).square().mean() + 0.1 * model.first.weight.square().sum()
+        (loss * FACTOR).backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 10.0)
+    before = model.first.weight.detach().clone()
+    gradient = model.first.weight.grad.clone()
+    optimizer.step()
+    seen.append({
+        "norm": norm.item(), "gradient": gradient[0].tolist(), "input": x.grad[0].tolist(), "slope": slope.tolist(),
+        "moved": not torch.equal(before, model.first.weight), "weight": model.first.weight[0].tolist(),
+        "loose": loose.item(), "left out": model.first.weight.grad is None,
+    })
+scales = [o.scale for o in gc.get_objects() if type(o).__name__ == "Fp16"]
+print(json.dumps({"seen": seen, "inside": model.inside, "output": str(output.dtype), "scales": scales,
+                  "keys": list(model.state_dict())}))
+"""
+
+
+def script(steps: int = 3, factor: str = "1.0") -> str:
+    return SCRIPT.replace("STEPS", str(steps)).replace("FACTOR", factor)
+
+
+def test_gradients_are_true_wherever_the_script_looks(tmp_path):
+    plain = run_with(script(), [], tmp_path / "plain").printed
+    done = run_with(script(), ["fp16"], tmp_path / "fp16")
+    assert done.told == {"fp16": "applied: float16 autocast around Net"}
+    assert (done.printed["inside"], done.printed["output"]) == ("torch.float16", "torch.float32")
+    assert done.printed["keys"] == plain["keys"]
+    assert done.printed["scales"] == [65536.0]
+    for ours, theirs in zip(done.printed["seen"], plain["seen"], strict=True):
+        assert ours["moved"]
+        for name in ("gradient", "input", "slope", "norm", "weight", "loose"):
+            assert ours[name] == pytest.approx(theirs[name], rel=2e-2, abs=2e-3), name
+
+
+def test_a_step_that_overflows_is_left_out_and_the_scale_halves(tmp_path):
+    """A loss near 1e35 times 65536 is beyond fp32: the gradients of that step are infinite, those after it are not."""
+    done = run_with(script(4, "(1e35 if step == 1 else 1.0)"), ["fp16"], tmp_path)
+    assert [step["left out"] for step in done.printed["seen"]] == [False, True, False, False]
+    assert [step["moved"] for step in done.printed["seen"]] == [True, False, True, True]
+    assert done.printed["scales"] == [32768.0]
+
+
+def test_the_scale_doubles_after_two_thousand_good_steps():
+    import torch
+
+    from vivace.practices.fp16 import Fp16
+
+    change = Fp16()
+    change.applied("by hand")
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], 0.1)
+    for _ in range(1999):
+        change.before_step(optimizer)
+    assert change.scale == 65536.0
+    change.before_step(optimizer)
+    assert change.scale == 131072.0
+
+
+def test_a_script_with_its_own_scaler_is_left_alone(tmp_path):
+    text = 'import torch\nscaler = torch.amp.GradScaler("cpu")\n' + script()
+    done = run_with(text, ["fp16"], tmp_path)
+    assert done.told == {"fp16": "the script scales its losses itself (GradScaler)"}
+    assert done.printed["inside"] == "torch.float32"
+
+
+def test_a_scaler_that_is_switched_off_is_no_scaler(tmp_path):
+    text = 'import torch\nscaler = torch.amp.GradScaler("cpu", enabled=False)\n' + script()
+    assert run_with(text, ["fp16"], tmp_path).told == {"fp16": "applied: float16 autocast around Net"}

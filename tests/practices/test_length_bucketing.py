@@ -1,0 +1,61 @@
+"""Length bucketing: found when much is padding or ranks wait for the longest; the lines by hand do what they say."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+from practices.evidence import measurement
+
+from vivace.practices.length_bucketing import PRACTICE, find
+
+
+def test_padding_is_priced_by_its_share_of_the_computing():
+    found = find(measurement(structure={"padding_share": 0.4}, input_shapes=12))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(0.4 * 90.0)
+    assert "40% of the tokens are padding" in found.says
+
+
+def test_ranks_that_wait_for_the_longest_are_priced_by_the_wait():
+    found = find(measurement(imbalance_ms=14.0, input_shapes=9))
+    assert found is not None
+    assert found.exposed_ms == 14.0
+    assert found.evidence["imbalance_ms"] == 14.0
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        {"structure": {"padding_share": 0.02}, "input_shapes": 12},
+        {"imbalance_ms": 14.0, "input_shapes": 1},  # one length for all: a slow GPU, not the data
+        {"imbalance_ms": 2.0, "input_shapes": 9},
+        {"structure": {"padding_share": None}},
+    ],
+)
+def test_not_found_when_present_or_of_no_cost(present: dict):
+    assert find(measurement(**present)) is None
+
+
+def test_the_lines_by_hand_use_every_sample_once_and_leave_little_padding():
+    torch.manual_seed(0)
+    lengths = torch.randint(1, 500, (4000,)).tolist()
+    *lines, loader = PRACTICE.by_hand.splitlines()
+    names = {"lengths": lengths, "batch_size": 16, "torch": torch, "random": random, "SimpleNamespace": SimpleNamespace}
+    exec("\n".join(lines), names)
+    batches = names["batches"]
+    assert sorted(i for batch in batches for i in batch) == list(range(4000))
+    assert _padding(batches, lengths) < 0.05 < 0.4 < _padding([range(i, i + 16) for i in range(0, 4000, 16)], lengths)
+    assert "batch_sampler=batches" in loader
+
+
+def _padding(batches: list, lengths: list[int]) -> float:
+    padded = sum(len(batch) * max(lengths[i] for i in batch) for batch in batches)
+    return 1 - sum(lengths) / padded
+
+
+def test_only_the_user_can_change_it_and_it_is_another_training():
+    assert PRACTICE.change is None
+    assert PRACTICE.risk == "algorithmic"

@@ -1,0 +1,50 @@
+"""Tensors made on their device: found when the host makes them and copies them, priced by their share of the copies."""
+
+from __future__ import annotations
+
+import pytest
+from practices.evidence import measurement
+
+from vivace.practices.tensors_on_device import PRACTICE, find
+from vivace.records.measurement import Copies
+from vivace.records.structure import Spot
+
+NOISE = Spot(file="/home/me/gan.py", line=31, code="z = torch.randn(n, 100).cuda()", copies=2, mib=30.0)
+MASK = Spot(file="/home/me/gan.py", line=40, code="m = torch.ones(n).to(d)", copies=1, mib=10.0)
+COPIES = Copies(kind="Memcpy HtoD (Pageable -> Device)", per_step=4, ms_per_step=6.0, mib_per_step=80.0)
+
+
+def test_found_and_priced_by_their_share_of_what_is_copied():
+    found = find(
+        measurement(phases={"copy": 8.0}, structure={"host_made": (MASK, NOISE)}, profile={"copies": (COPIES,)})
+    )
+    assert found is not None
+    assert found.exposed_ms == 4.0  # half of the copied bytes
+    assert found.where == ("/home/me/gan.py", 31)  # the largest first
+    assert found.evidence["copies_per_step"] == 3
+    assert "gan.py:31 `z = torch.randn(n, 100).cuda()`" in str(found.evidence["lines"])
+
+
+def test_copies_inside_a_forward_count_too():
+    """They are part of the forward's time, so only the profile knows them."""
+    found = find(measurement(structure={"host_made": (NOISE,)}, profile={"copies": (COPIES,)}))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(6.0 * 30 / 80)
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        {"structure": {}, "phases": {"copy": 8.0}, "profile": {"copies": (COPIES,)}},
+        {"structure": {"host_made": (NOISE,)}},  # takes no time
+        {"structure": {"host_made": (NOISE.model_copy(update={"mib": 0.01}),)}, "profile": {"copies": (COPIES,)}},
+        {"structure": {"host_made": (NOISE,)}, "profile": {"copies": (COPIES,)}, "on_gpu": False},
+    ],
+)
+def test_not_found_when_present_or_of_no_cost(present: dict):
+    assert find(measurement(**present)) is None
+
+
+def test_only_the_user_can_change_it():
+    assert PRACTICE.change is None
+    assert 'device="cuda"' in PRACTICE.by_hand

@@ -1,0 +1,159 @@
+"""Loader workers: found when steps wait for a loader that could have more of them; other processes then load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from practices.changed import run_with
+from practices.evidence import CPU, measurement
+from practices.loaders import loader
+
+from vivace.practices.workers import PRACTICE, find
+from vivace.records.measurement import Loader, Measurement
+from vivace.records.structure import Spot
+
+
+def waiting(*loaders: Loader, wait_ms: float = 40.0, **fields) -> Measurement:
+    return measurement(phases={"loader": wait_ms, "forward": 15.0, "backward": 35.0}, loaders=loaders, **fields)
+
+
+def test_found_when_the_training_process_loads_by_itself():
+    found = find(waiting(loader()))
+    assert found is not None
+    assert found.exposed_ms == 40.0
+    assert found.setting == "workers=8"  # the usable cores
+    assert found.also_try == ("workers=4", "workers=16")
+    assert found.where == ("train.py", 12)
+    assert found.evidence == {"loader_wait_ms": 40.0, "num_workers": 0, "usable_cores": 8}
+
+
+def test_ranks_share_the_cores():
+    one = measurement()
+    ranks = tuple(
+        {"rank": r, "host": "here", "device": "cpu", "step_ms": one.step_ms, "phases_ms": {}} for r in range(4)
+    )
+    found = find(waiting(loader(), ranks=ranks))
+    assert found is not None
+    assert found.setting == "workers=2"
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_not_found_when_the_wait_is_not_the_loaders(on_gpu: bool):
+    slow_elsewhere = {"loader": 1.0, "copy": 50.0, "other": 30.0}
+    assert find(measurement(on_gpu=on_gpu, phases=slow_elsewhere, loaders=(loader(),))) is None
+
+
+def test_not_found_without_a_loader():
+    assert find(waiting()) is None
+
+
+def test_with_a_worker_on_every_core_it_says_that_the_work_must_shrink():
+    found = find(waiting(loader(num_workers=8)))
+    assert found is not None
+    assert found.setting is None
+    assert found.why_not == "all cores are in use; the work per sample must shrink"
+
+
+def test_of_several_loaders_the_one_that_is_waited_for_is_named():
+    train = loader(where=Spot(file="train.py", line=20))
+    validation = loader(num_workers=8, batches=4, wait_ms=0.1, where=Spot(file="train.py", line=30))
+    found = find(waiting(validation, train))
+    assert found is not None
+    assert found.where == ("train.py", 20)
+    assert found.evidence["num_workers"] == 0
+
+
+def test_an_iterable_dataset_is_found_but_left_to_the_user():
+    found = find(waiting(loader(iterable=True, batch_size=None)))
+    assert found is not None
+    assert found.why_not == "the dataset is iterable: it must share the work between workers itself"
+
+
+def test_starts_of_epochs_are_not_its_business_when_there_are_workers():
+    """2 s of starting over 30 batches are 67 ms a step: more than the wait, so nothing is left for more workers."""
+    assert find(waiting(loader(num_workers=2, wait_ms=0.0, epochs=4, epoch_start_ms=2000.0))) is None
+
+
+def test_rare_long_waits_are_not_its_business_when_there_are_workers():
+    series = {"loader": (0.0,) * 14 + (600.0,) + (0.0,) * 14 + (600.0,)}
+    assert find(waiting(loader(num_workers=2), series_ms=series)) is None
+
+
+def test_a_single_core_gets_a_single_worker():
+    found = find(waiting(loader(), cpu=CPU.model_copy(update={"usable_cores": 1})))
+    assert found is not None
+    assert found.setting == "workers=1"
+
+
+SCRIPT = """
+import json, os, torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+class Who(Dataset):  # each sample is the process that made it
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        return torch.tensor([float(index), float(os.getpid())], dtype=torch.float64)
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(torch.ones(8, 2, dtype=torch.float64))
+
+class Told(Who):
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(1, 1, dtype=torch.float64)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    loader, small = DataLoader(KIND(), 2), DataLoader(Who(), 4)
+    epochs = []
+    for _ in range(2):
+        rows = list(loader)
+        list(small)
+        for row in rows:
+            model(row[:, :1]).sum().backward()
+            optimizer.step()
+        rows = torch.cat(rows)
+        epochs.append({"samples": rows[:, 0].tolist(), "makers": sorted(set(rows[:, 1].tolist()))})
+    print(json.dumps({"me": os.getpid(), "epochs": epochs, "workers": loader.num_workers, "small": small.num_workers}))
+"""
+
+
+def test_other_processes_make_the_same_samples_in_the_same_order_and_live_on(tmp_path: Path):
+    done = run_with(SCRIPT.replace("KIND", "Who"), ["workers=2"], tmp_path)
+    assert done.told == {"workers=2": "applied: 2 workers, kept between epochs"}
+    first, second = done.printed["epochs"]
+    assert done.printed["workers"] == done.printed["small"] == 2  # every loader of the script
+    assert first["samples"] == second["samples"] == [float(n) for n in range(8)]
+    assert len(first["makers"]) == 2
+    assert done.printed["me"] not in first["makers"]
+    assert first["makers"] == second["makers"]  # the same two processes
+
+
+def test_an_iterable_dataset_is_left_alone(tmp_path: Path):
+    done = run_with(SCRIPT.replace("KIND", "Stream"), ["workers=2"], tmp_path)
+    assert done.printed["workers"] == 0
+    assert len(done.printed["epochs"][0]["samples"]) == 8  # not sixteen: every worker would yield all of it
+    assert done.printed["small"] == 2
+    assert done.told == {"workers=2": "applied: 2 workers, kept between epochs"}
+
+
+def test_a_dataset_that_is_told_of_epochs_gets_new_workers_for_each(tmp_path: Path):
+    done = run_with(SCRIPT.replace("KIND", "Told").replace(", DataLoader(Who(), 4)", ", []").replace(
+        "small.num_workers", "0"), ["workers=2"], tmp_path)  # fmt: skip
+    assert done.told == {"workers=2": "applied: 2 workers"}
+    first, second = done.printed["epochs"]
+    assert set(first["makers"]).isdisjoint(second["makers"])
+
+
+def test_the_note_on_random_augmentation_is_there():
+    assert "Random augmentations draw other numbers" in PRACTICE.why
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "many", ""])
+def test_a_number_of_workers_is_asked_for(wrong: str):
+    assert PRACTICE.change is not None
+    with pytest.raises(ValueError, match="is not a number of workers"):
+        PRACTICE.change(wrong)

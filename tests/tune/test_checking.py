@@ -1,0 +1,56 @@
+"""``vivace check``: what it finds on a job whose limit is known, and what it does not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def line_of(text: str) -> int:
+    lines = (SCRIPTS / "slow_loader.py").read_text().splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if text in line)
+
+
+def check(vivace, *arguments: str, options: tuple[str, ...] = ()):
+    script = (sys.executable, str(SCRIPTS / "slow_loader.py"), *arguments)
+    return vivace("check", "--json", "--steps", "8", *options, "--", *script)
+
+
+def test_a_loader_that_keeps_the_step_waiting_is_found_located_and_priced(vivace):
+    done = check(vivace)
+    findings = done.record["findings"]
+    assert findings[0]["practice"] == "workers"
+    assert findings[0]["where"] == {"file": str(SCRIPTS / "slow_loader.py"), "line": line_of("DataLoader(Slow")}
+    assert 1.5 < findings[0]["worth"] < 2.5  # 40 of 80 ms
+    assert findings[0]["applies"] is True
+    assert findings[0]["risk"] == "exact"
+    assert findings[0]["exposed_ms"] > 35
+    assert done.record["cause"] == "data"
+    assert (done.folder / "findings.json").is_file()
+    assert (done.folder / "measurement.json").is_file()
+
+
+def test_a_loader_that_keeps_up_is_not_found(vivace):
+    done = check(vivace, "--load-ms", "1", "--think-ms", "400", "--workers", "1")
+    assert "workers" not in [f["practice"] for f in done.record["findings"]]
+
+
+def test_for_ci_the_exit_code_says_whether_too_much_is_left(vivace):
+    assert check(vivace, options=("--fail-over", "1.2", "--no-probes")).code == 1
+    assert check(vivace, options=("--fail-over", "9", "--no-probes")).code == 0
+
+
+def test_a_command_that_does_not_train_says_so(vivace):
+    done = vivace("check", "--json", "--", sys.executable, "-c", "import sys; sys.exit(4)")
+    assert done.code == 4
+    assert "nothing measured" in done.record["reason"] or "torch" in done.record["reason"]
+
+
+def test_the_page_for_a_person_says_what_to_change(vivace):
+    script = (sys.executable, str(SCRIPTS / "slow_loader.py"))
+    done = vivace("check", "--quiet", "--steps", "8", "--no-probes", "--", *script)
+    assert "num_workers=" in done.out
+    assert f"slow_loader.py:{line_of('DataLoader(Slow')}" in done.out
+    assert "all together worth at most" in done.out

@@ -1,0 +1,76 @@
+"""Does a tuned job still train the same? Verdicts on trajectories written by hand."""
+
+from __future__ import annotations
+
+import math
+
+from practices.evidence import measurement
+
+from vivace.records.measurement import Measurement
+from vivace.tune.harm import judge
+
+STEPS = 20
+
+
+def run(seed: int, moved: float = 0.0, norms: dict[int, float] | None = None, last: float | None = None) -> Measurement:
+    losses = [2.0 * 0.95**step + 0.1 * math.sin(7 * seed + step) + moved for step in range(STEPS)]
+    if last is not None:
+        losses[-1] = last
+    return measurement(trajectory=tuple(losses), gradient_norms=norms or {})
+
+
+def test_identical_losses_are_the_same():
+    harm = judge([(run(0), run(0)), (run(1), run(1))], (run(0), run(0)), exact=True)
+    assert harm.verdict == "same losses"
+    assert harm.moved == 0
+
+
+def test_rounding_that_moves_less_than_another_seed_is_inside_the_band():
+    harm = judge([(run(0), run(0, 0.01)), (run(1), run(1, 0.01))], (run(0), run(0)), exact=False)
+    assert harm.verdict == "inside the band"
+    assert harm.moved is not None
+    assert harm.band is not None
+    assert 0.009 < harm.moved < 0.011 < harm.band
+
+
+def test_a_shift_larger_than_another_seeds_is_outside():
+    harm = judge([(run(0), run(0, 0.5)), (run(1), run(1, 0.5))], (run(0), run(0)), exact=False)
+    assert harm.verdict == "outside the band"
+
+
+def test_a_loss_that_becomes_nan_is_harm_whatever_the_band():
+    harm = judge([(run(0), run(0, last=math.nan))], None, exact=False)
+    assert harm.verdict == "outside the band"
+
+
+def test_an_exact_practice_must_repeat_a_baseline_that_repeats_itself():
+    harm = judge([(run(0), run(0, 0.3)), (run(1), run(1, 0.3))], (run(0), run(0)), exact=True)
+    assert harm.verdict == "outside the band"
+
+
+def test_other_random_draws_are_told_from_harm():
+    """Workers draw other augmentations: not the same losses, but no further away than another seed's."""
+    harm = judge([(run(0), run(0, 0.01)), (run(1), run(1, 0.01))], (run(0), run(0)), exact=True)
+    assert harm.verdict == "inside the band"
+    assert "draws" in harm.says
+
+
+def test_gradient_norms_count_too():
+    wild = {0: 9.0, 1: 9.0}
+    pairs = [
+        (run(0, norms={0: 1.0, 1: 1.1}), run(0, 0.001, norms=wild)),
+        (run(1, norms={0: 1.2, 1: 1.0}), run(1, 0.001, norms=wild)),
+    ]
+    assert judge(pairs, None, exact=False).verdict == "outside the band"
+
+
+def test_reruns_that_never_differ_leave_a_stated_tolerance():
+    near = judge([(run(0), run(0, 0.001))], (run(0), run(0)), exact=False)
+    far = judge([(run(0), run(0, 0.2))], (run(0), run(0)), exact=False)
+    assert (near.verdict, far.verdict) == ("inside the band", "outside the band")
+    assert "of their size" in near.says
+
+
+def test_without_losses_nothing_is_claimed():
+    empty = measurement(trajectory=())
+    assert judge([(empty, empty)], None, exact=True).verdict == "not comparable"

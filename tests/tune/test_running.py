@@ -1,0 +1,123 @@
+"""``vivace run --with``: the user's command, changed from outside, and otherwise its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import VIVACE, environment
+
+SCRIPTS = Path(__file__).parent / "scripts"
+PLAIN = (sys.executable, str(SCRIPTS / "plain.py"))
+
+
+def test_output_and_exit_code_are_the_commands_own(vivace):
+    done = vivace("run", "--with", "channels_last,fused_optimizer", "--", *PLAIN, "--exit", "5")
+    assert done.code == 5
+    assert done.out.count("step ") == 8
+    assert "True" in done.out  # the weights are channels-last from the first step on
+    assert "fused_optimizer applied: AdamW(fused=True)" in done.err
+    record = json.loads((done.folder / "run.json").read_text())
+    assert record["state"] == "failed"
+    assert record["exit_code"] == 5
+    assert record["practices"] == ["fused_optimizer", "channels_last"]
+
+
+def test_what_does_not_apply_says_why_and_is_left_out(vivace):
+    done = vivace("run", "--with", "workers=2,pin_memory,bf16", "--", *PLAIN)
+    assert done.code == 0
+    assert "workers=2 the script never made a part that it changes" in done.err
+    assert "bf16 applied" in done.err
+
+
+def test_strict_makes_it_an_error(vivace):
+    done = vivace("run", "--strict", "--with", "workers=2", "--", *PLAIN)
+    assert done.code == 2
+    assert "workers=2 does not apply" in done.err
+
+
+@pytest.mark.parametrize("words", ["bf16,channels_last,fused_optimizer", "compile"])
+def test_checkpoints_load_with_and_without(vivace, tmp_path: Path, words: str):
+    with_, without = str(tmp_path / "with.pt"), str(tmp_path / "without.pt")
+    assert vivace("run", "--with", words, "--", *PLAIN, "--save", with_).code == 0
+    command = [*PLAIN, "--load", with_, "--save", without]
+    plain = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert plain.returncode == 0, plain.stderr
+    back = vivace("run", "--with", words, "--", *PLAIN, "--load", without)
+    assert back.code == 0, back.err
+    saved = torch.load(with_, weights_only=True)["model"]
+    assert list(saved) == ["0.weight", "0.bias", "3.weight", "3.bias"]
+    assert all(t.dtype == torch.float32 for t in saved.values())
+
+
+def test_it_works_under_torchrun(vivace):
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29641")
+    done = vivace("run", "--with", "bf16,fused_optimizer", "--", *launcher, str(SCRIPTS / "two_ranks.py"))
+    assert done.code == 0, done.err
+    assert "rank 0 dtype torch.float32" in done.out
+    assert "rank 1 dtype torch.float32" in done.out
+    assert "bf16 applied: bfloat16 autocast around DistributedDataParallel" in done.err
+    assert done.err.count("bf16 applied") == 1
+
+
+def test_signals_reach_the_training(tmp_path: Path):
+    """Slurm signals what it started: vivace. The training must hear it."""
+    command = [*VIVACE, "run", "--with", "fused_optimizer", "--", *PLAIN, "--wait-for-signal"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if "waiting" in line:
+            break
+    os.kill(process.pid, signal.SIGUSR1)
+    lines += process.stdout.readlines()
+    process.wait(60)
+    assert process.returncode == 0
+    assert "got ['usr1']\n" in lines
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("bf17", "did you mean bf16?"),
+        ("", "no practice to apply"),
+        ("bf16=3", "takes no argument"),
+        ("compile=fast", "is not one of"),
+        ("no_syncs", "cannot be applied from outside"),
+        ("@nowhere", "does not exist"),
+        ("workers=2,workers=3", "asked for twice"),
+    ],
+)
+def test_mistakes_are_sentences(vivace, words: str, message: str):
+    done = vivace("run", "--with", words, "--", *PLAIN)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_command_that_is_not_there(vivace):
+    done = vivace("run", "--with", "bf16", "--", "no-such-program")
+    assert done.code == 2
+    assert "command not found" in done.err
+
+
+def test_the_record_says_running_while_it_runs(tmp_path: Path):
+    command = [*VIVACE, "run", "--with", "fused_optimizer", "--", *PLAIN, "--wait-for-signal"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while "waiting" not in process.stdout.readline():
+        time.sleep(0.01)
+    (record,) = (tmp_path / "runs").glob("*/run.json")
+    assert json.loads(record.read_text())["state"] == "running"
+    process.send_signal(signal.SIGTERM)
+    process.stdout.read()
+    assert process.wait(60) == 143
+    assert json.loads(record.read_text())["state"] == "cancelled"

@@ -1,0 +1,66 @@
+"""One trial is one process: whatever becomes of it is a result."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from vivace.tune.trials import Settings, run_trial
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def trial(folder: Path, *arguments: str, words: tuple[str, ...] = (), **settings):
+    command = [sys.executable, str(SCRIPTS / "plain.py"), "--steps", "200", *arguments]
+    asked = Settings(**{"steps": 5, "warmup_steps": 2, **settings})
+    return run_trial(command, words, folder, asked, lambda *_: None, lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+def test_a_trial_holds_its_measurement_and_what_became_of_the_practices(tmp_path: Path):
+    done = trial(tmp_path / "a", words=("channels_last", "fused_optimizer"))
+    assert done.outcome == "ok"
+    assert done.measurement is not None
+    assert done.measurement.steps == 5
+    assert done.measurement.practices["fused_optimizer"] == "applied: AdamW(fused=True)"
+    assert done.measurement.practices["channels_last"].startswith("applied")
+    assert (tmp_path / "a" / "trial.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("argument", "outcome", "message"),
+    [("--crash-at=3", "crash", "planted crash"), ("--oom-at=3", "out-of-memory", "out of memory")],
+)
+def test_a_crash_and_no_memory_are_results(tmp_path: Path, argument: str, outcome: str, message: str):
+    done = trial(tmp_path / "a", argument)
+    assert done.outcome == outcome
+    assert message in done.message
+
+
+def test_a_trial_that_hangs_is_ended(tmp_path: Path):
+    done = trial(tmp_path / "a", "--hang-at=3", timeout_s=20)
+    assert done.outcome == "timeout"
+
+
+def test_a_trial_on_disk_is_not_run_again(tmp_path: Path):
+    first = trial(tmp_path / "a")
+    second = trial(tmp_path / "a", "--crash-at=0")
+    assert second == first
+
+
+def test_the_same_seed_gives_the_same_losses_and_another_one_others(tmp_path: Path):
+    first, again, other = (trial(tmp_path / str(n), seed_offset=o) for n, o in enumerate((0, 0, 1)))
+    assert first.measurement.trajectory == again.measurement.trajectory
+    assert first.measurement.trajectory != other.measurement.trajectory
+
+
+def test_gradient_norms_are_taken_beside_the_timed_steps(tmp_path: Path):
+    done = trial(tmp_path / "a", grad_norms=True)
+    assert set(done.measurement.gradient_norms) & {0, 1}
+    assert not set(done.measurement.gradient_norms) & set(range(2, 7))  # the timed ones

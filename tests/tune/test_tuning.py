@@ -1,0 +1,65 @@
+"""A whole tune, on a job whose limit is known: its loader sleeps."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parent / "scripts"
+OPTIONS = ("--steps", "8", "--rounds", "2", "--budget", "3")
+
+
+@pytest.mark.slow
+def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(vivace, tmp_path: Path):
+    done = vivace("tune", "--json", *OPTIONS, "--", sys.executable, str(SCRIPTS / "slow_loader.py"))
+    assert done.code == 0, done.err
+    proof = done.record
+    (gain,) = [g for g in proof["practices"] if g["practice"].startswith("workers=")]
+    assert gain["risk"] == "exact"
+    assert proof["speedup"]["low"] > 1.2  # 40 ms of loading hide behind 40 ms of thinking
+    assert proof["losses_in_band"] is True
+    assert proof["before"]["samples_per_s"] < proof["after"]["samples_per_s"]
+    assert f"--with {','.join(g['practice'] for g in proof['practices'])}" in proof["run_with"]
+    folder = done.folder
+    assert json.loads((folder / "proof.json").read_text()) == proof
+    assert {t.name for t in (folder / "trials").iterdir()} == set(proof["trials"])
+
+    # Nothing is measured twice: the same proof, from the trials on disk.
+    before = {t: (t / "trial.json").stat().st_mtime_ns for t in (folder / "trials").iterdir()}
+    again = vivace("tune", "--json", "--resume", str(folder))
+    assert again.code == 0, again.err
+    assert again.record == proof
+    assert before == {t: (t / "trial.json").stat().st_mtime_ns for t in (folder / "trials").iterdir()}
+
+    # And the winner can be run.
+    run = vivace(
+        "run", "--with", f"@{folder}", "--", sys.executable, str(SCRIPTS / "plain.py"), "--exit", "3", cwd=tmp_path
+    )
+    assert run.code == 3
+
+
+def test_a_command_that_does_not_train_is_told_at_once(vivace):
+    done = vivace("tune", "--", sys.executable, str(SCRIPTS / "plain.py"), "--crash-at", "0")
+    assert done.code == 2
+    assert "does not train" in done.err
+    assert "planted crash" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--budget", "0", "--", "python"), "--budget must be above 0"),
+        (("--allow", "everything", "--", "python"), "no such risk"),
+        (("--resume", "nowhere"), "holds no tune"),
+        (("--rounds", "0", "--", "python"), "--rounds must be 1 or more"),
+    ],
+)
+def test_mistakes_are_sentences(vivace, arguments: tuple[str, ...], message: str):
+    done = vivace("tune", *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert "Traceback" not in done.err

@@ -1,0 +1,56 @@
+"""No bias before batch norm: the norm subtracts the mean, and the bias with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import on_gpu, role_ms, step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_SMALLEST_SHARE = 0.01
+# A bias reads and writes its layer's output once more; a ReLU in place does so twice, forward and backward.
+_OF_ELEMENTWISE = 1 / 3
+
+
+def find(m: Measurement) -> Found | None:
+    names = m.structure.biases_before_norm
+    convolutions = m.structure.modules.get("convolution", 0)
+    if not names or not convolutions or not on_gpu(m):  # oneDNN adds the bias within the convolution
+        return None
+    share = min(1.0, len(names) / convolutions)
+    exposed = share * (_OF_ELEMENTWISE * role_ms(m, "elementwise") + role_ms(m, "reduction"))
+    if exposed < _SMALLEST_SHARE * step_ms(m):
+        return None
+    return Found(
+        exposed_ms=exposed,
+        evidence={
+            "biases": len(names),
+            "convolutions": convolutions,
+            "elementwise_ms": round(role_ms(m, "elementwise"), 3),
+            "reduction_ms": round(role_ms(m, "reduction"), 3),
+            "first": ", ".join(names[:3]),
+        },
+        says=(
+            f"{len(names)} of {convolutions} convolutions add a bias that the batch norm after them takes away: "
+            f"at most {exposed:.1f} ms of a step"
+        ),
+        why_not="without its biases the model would not load its own checkpoints",
+    )
+
+
+PRACTICE = Practice(
+    name="bias_before_norm",
+    title="no bias before batch norm",
+    family="structure",
+    risk="rounding",
+    source="R5: nn.Conv2d(bias=False) directly before BatchNorm; torchvision's models already do.",
+    why=(
+        "Batch norm subtracts the mean of each channel, and a bias is part of that mean: it changes nothing. It still "
+        "costs a pass over the activation forward, a sum over it backward, and an optimizer update."
+    ),
+    by_hand="nn.Conv2d(in_channels, out_channels, 3, bias=False), nn.BatchNorm2d(out_channels)",
+    find=find,
+)

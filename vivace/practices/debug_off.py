@@ -1,0 +1,131 @@
+"""Debugging switched off: anomaly detection, profilers, gradient checks and blocking launches cost time every step."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vivace.measure.inside.patches import in_place_of
+from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import compute_ms, launch_idle_ms, on_gpu, phase_ms, role_ms, step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_SMALLEST_SHARE = 0.01
+_BY_VIVACE = ("anomaly detection", "emit_nvtx", "emit_itt", "CUDA_LAUNCH_BLOCKING")
+_LINES = {
+    "anomaly detection": "torch.autograd.set_detect_anomaly(False)   # and no `with detect_anomaly():` in the loop",
+    "emit_nvtx": "torch.autograd.profiler.emit_nvtx(enabled=False)",
+    "emit_itt": "torch.autograd.profiler.emit_itt(enabled=False)",
+    "profiler": "with torch.profiler.profile(…) around a few steps only, not around the training",
+    "gradcheck": "torch.autograd.gradcheck(…) in a test, not in the loop",
+    "gradgradcheck": "torch.autograd.gradgradcheck(…) in a test, not in the loop",
+    "CUDA_LAUNCH_BLOCKING": "unset CUDA_LAUNCH_BLOCKING",
+    "TORCH_DISTRIBUTED_DEBUG": "unset TORCH_DISTRIBUTED_DEBUG",
+    "deterministic algorithms": "torch.use_deterministic_algorithms(False)   # unless runs must repeat bit by bit",
+}
+
+
+class DebugOff(Change):
+    """Switches that only watch. Deterministic algorithms change numbers, and a profiler's results may be read: those
+    two stay as the script has them."""
+
+    def __init__(self, argument: str | None = None) -> None:
+        super().__init__(argument)
+        self.off: list[str] = []
+        self.patched = False
+
+    def flags(self) -> None:
+        if not self.patched:
+            self.patched = True
+            self._keep_anomaly_detection_off()
+            for kind, name in ((torch.autograd.profiler.emit_nvtx, "emit_nvtx"),
+                               (torch.autograd.profiler.emit_itt, "emit_itt")):  # fmt: skip
+                self._keep_annotations_off(kind, name)
+        if torch.is_anomaly_enabled():
+            torch.set_anomaly_enabled(False)
+            self._tell("anomaly detection")
+        if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
+            if torch.cuda.is_initialized():
+                raise NotApplicable("CUDA has started with CUDA_LAUNCH_BLOCKING=1, which the script sets itself")
+            del os.environ["CUDA_LAUNCH_BLOCKING"]
+            self._tell("CUDA_LAUNCH_BLOCKING")
+
+    def _keep_anomaly_detection_off(self) -> None:
+        """``set_detect_anomaly(True)`` and ``with detect_anomaly():`` both come down to this function."""
+        original = torch.set_anomaly_enabled
+
+        def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+            if enabled:
+                self._tell("anomaly detection")
+            original(False, check_nan)
+
+        torch.set_anomaly_enabled = in_place_of(original, set_anomaly_enabled)
+
+    def _keep_annotations_off(self, kind: Any, name: str) -> None:
+        original = kind.__enter__
+
+        def enter(context: Any) -> Any:
+            if context.enabled:
+                self._tell(name)
+            context.enabled = False
+            original(context)
+            return context
+
+        kind.__enter__ = in_place_of(original, enter)
+
+    def _tell(self, what: str) -> None:
+        if what not in self.off:
+            self.off.append(what)
+        self.done = f"off: {', '.join(self.off)}"
+
+
+def find(m: Measurement) -> Found | None:
+    on = m.structure.debugging
+    ours = [name for name in on if name in _BY_VIVACE]
+    exposed = max((_at_most_ms(m, name) for name in on), default=0.0)
+    if exposed == 0.0 or exposed < _SMALLEST_SHARE * step_ms(m):
+        return None
+    return Found(
+        exposed_ms=exposed,
+        evidence={"on": ", ".join(on), "backward_ms": round(phase_ms(m, "backward"), 3)},
+        says=f"left on: {', '.join(on)}; the cost is known only once it is off, at most {exposed:.1f} ms of a step",
+        by_hand="\n".join(_LINES[name] for name in on if name in _LINES),
+        why_not=None if ours else f"vivace leaves {' and '.join(on)} to you",
+    )
+
+
+def _at_most_ms(m: Measurement, name: str) -> float:
+    """The time in which the switch acts: a bound, far above what most of them cost."""
+    if name in ("anomaly detection", "gradcheck", "gradgradcheck"):
+        return phase_ms(m, "backward")
+    if name == "TORCH_DISTRIBUTED_DEBUG":
+        return phase_ms(m, "communication")
+    if name == "deterministic algorithms":  # convolutions, scatters and sums have faster kernels that are not
+        return role_ms(m, "convolution", "elementwise", "reduction") if on_gpu(m) else 0.0
+    if on_gpu(m):
+        return launch_idle_ms(m)
+    return 0.0 if name == "CUDA_LAUNCH_BLOCKING" else compute_ms(m)
+
+
+PRACTICE = Practice(
+    name="debug_off",
+    title="debugging switches off",
+    family="structure",
+    risk="exact",
+    source="R7: autograd.detect_anomaly, set_detect_anomaly(True), profiler.emit_nvtx, profile, gradcheck. R17.",
+    why=(
+        "Anomaly detection keeps a stack trace for every operator and looks for NaN after each one in the backward. "
+        "Profilers and NVTX ranges record every launch. CUDA_LAUNCH_BLOCKING makes the host wait for every kernel. "
+        "Deterministic algorithms give up the fastest kernels. Switch them on to find a fault, and off to train. "
+        "Without anomaly detection a NaN no longer stops the run."
+    ),
+    by_hand=("torch.autograd.set_detect_anomaly(False)\nunset CUDA_LAUNCH_BLOCKING   # in the shell or the job script"),
+    find=find,
+    change=DebugOff,
+    order=5,
+)

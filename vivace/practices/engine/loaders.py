@@ -1,0 +1,52 @@
+"""What the practices of the loader family ask of a DataLoader's arguments and of the waits that were measured."""
+
+from __future__ import annotations
+
+import itertools
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from vivace.practices.engine.pricing import step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Loader, Measurement
+
+__all__ = ["epoch_starts_ms", "rare_waits", "spot", "told_of_epochs", "waited_for"]
+
+
+_LONG = 0.05  # of a step: a shorter wait is not worth a word
+_RARE = 0.25  # of the steps: more frequent waits are no accidents
+
+
+def told_of_epochs(dataset: Any) -> bool:
+    """Whether the script tells the dataset of each epoch: workers that are kept hold a copy that would not hear it."""
+    return callable(getattr(dataset, "set_epoch", None))
+
+
+def waited_for(m: Measurement) -> Loader | None:
+    """The loader that the training waits for most."""
+    counted = [loader for loader in m.loaders if loader.batches]
+    if counted:
+        return max(counted, key=lambda loader: loader.wait_ms + loader.epoch_start_ms)
+    # Of one epoch that is still its first, or of a record without counts: the loader with the largest batches trains.
+    return max(m.loaders, key=lambda loader: loader.batch_size or 0, default=None)
+
+
+def epoch_starts_ms(loader: Loader) -> float:
+    """What the starts of epochs cost, spread over the batches; 0 for a loader that never began a second epoch."""
+    return loader.epoch_start_ms / loader.batches if loader.epochs and loader.batches else 0.0
+
+
+def rare_waits(m: Measurement, loader: Loader) -> list[float]:
+    """Waits between which the workers catch up. Waits that come round with the workers (every eighth step with eight of
+    them), or at almost every step, mean that they are too slow: a longer queue would run empty too."""
+    series = m.series_ms.get("loader", ())
+    long = [number for number, wait in enumerate(series) if wait > _LONG * step_ms(m)]
+    apart = [after - before for before, after in itertools.pairwise(long)]
+    if not long or len(long) > _RARE * len(series) or (apart and median(apart) <= loader.num_workers):
+        return []
+    return [series[number] for number in long]
+
+
+def spot(loader: Loader | None) -> tuple[str, int] | None:
+    return (loader.where.file, loader.where.line) if loader is not None and loader.where else None

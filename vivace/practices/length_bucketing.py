@@ -1,0 +1,60 @@
+"""Length bucketing: samples of similar length share a batch, so that little is padding and no rank waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import compute_ms, step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_SMALLEST_SHARE = 0.05
+
+
+def find(m: Measurement) -> Found | None:
+    padding = m.structure.padding_share or 0.0
+    padded = padding * compute_ms(m)
+    # Ranks that compute different lengths wait for the longest; with one shape for all it has another cause.
+    unbalanced = m.imbalance_ms or 0.0 if (m.input_shapes or 1) > 1 else 0.0
+    exposed = max(padded, unbalanced)
+    if exposed < _SMALLEST_SHARE * step_ms(m):
+        return None
+    if padded >= unbalanced:
+        says = f"{padding:.0%} of the tokens are padding, on which {padded:.1f} ms of a step are spent"
+    else:
+        says = f"the rank with the longest samples computes {unbalanced:.1f} ms a step more than the others on average"
+    return Found(
+        exposed_ms=exposed,
+        evidence={
+            "padding_share": round(padding, 3),
+            "imbalance_ms": round(m.imbalance_ms, 3) if m.imbalance_ms is not None else None,
+            "input_shapes": m.input_shapes,
+            "ranks": max(1, len(m.ranks)),
+        },
+        says=says,
+    )
+
+
+PRACTICE = Practice(
+    name="length_bucketing",
+    title="batches of similar length",
+    family="structure",
+    risk="algorithmic",
+    source="R12: batches of about constant token count, bucketing or sorting by length within each global batch.",
+    why=(
+        "A batch is as long as its longest sample; the rest is padding, and is computed all the same. Of several ranks "
+        "the one with the longest batch makes the others wait. Sorted by length within a window of many batches, the "
+        "samples of a batch are alike. The order of the samples changes, so it is another training, on the same data."
+    ),
+    by_hand=(
+        "order = torch.randperm(len(lengths)).tolist()\n"
+        "windows = [order[i : i + 100 * batch_size] for i in range(0, len(order), 100 * batch_size)]\n"
+        "order = [i for window in windows for i in sorted(window, key=lengths.__getitem__)]\n"
+        "batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]\n"
+        "random.shuffle(batches)\n"
+        "loader = DataLoader(dataset, batch_sampler=batches, collate_fn=pad)   # per rank: batches[rank::world_size]"
+    ),
+    find=find,
+)
