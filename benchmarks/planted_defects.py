@@ -67,13 +67,14 @@ class Defect:
 
 
 ON_CPU = "2 ranks on the CPU (gloo): one GPU has no other rank to wait for"
+ONE_GPU = "one GPU: what DataParallel costs shows from two on"
 DEFECTS = (
     Defect("R1", "r01_workers.py", ("workers",)),
     Defect("R1", "r01_pin_memory.py", ("pin_memory",), needs_gpu=True),
     Defect("R2", "r02_no_grad_validation.py", ("no_grad_validation",)),
     Defect("R3", "r03_mixed_precision.py", ("bf16",)),
-    Defect("R4", "r04_data_parallel.py", ("ddp_not_dp",), note="one GPU: what DataParallel costs shows from two on"),
-    Defect("R5", "r05_bias_before_norm.py", ("bias_before_norm",)),
+    Defect("R4", "r04_data_parallel.py", ("ddp_not_dp",), needs_gpu=True, note=ONE_GPU),
+    Defect("R5", "r05_bias_before_norm.py", ("bias_before_norm",), needs_gpu=True),
     Defect("R6", "r06_channels_last.py", ("channels_last",)),
     Defect("R7", "r07_debug_left_on.py", ("debug_off",)),
     Defect("R8", "r08_tensors_on_device.py", ("tensors_on_device",), needs_gpu=True),
@@ -86,7 +87,7 @@ DEFECTS = (
     Defect("R15", "r15_odd_sizes.py", ("tensor_core_sizes",), needs_gpu=True),
     Defect("R16", "r16_fragmentation.py", ("expandable_segments",), needs_gpu=True),
     Defect("R17", "r17_tf32.py", ("tf32",), needs_gpu=True),
-    Defect("R17", "r17_deterministic.py", ("debug_off",)),
+    Defect("R17", "r17_deterministic.py", ("debug_off",), needs_gpu=True),
 )
 
 
