@@ -13,12 +13,14 @@ from rich.markup import escape
 
 from vivace import __version__
 from vivace.cli.check import check
+from vivace.cli.find import find_app
 from vivace.cli.hardware import hardware
 from vivace.cli.logs import logs
 from vivace.cli.measure import measure
 from vivace.cli.plan import plan_app
 from vivace.cli.practices import practices
 from vivace.cli.queue import cancel, queue
+from vivace.cli.report import report
 from vivace.cli.run import run
 from vivace.cli.status import status
 from vivace.cli.submit import submit
@@ -69,6 +71,8 @@ app.command("queue")(queue)
 app.command("logs")(logs)
 app.command("status")(status)
 app.command("cancel")(cancel)
+app.command("report")(report)
+app.add_typer(find_app, name="find")
 
 
 class _PatientFile(io.FileIO):

@@ -145,6 +145,7 @@ class Loader(Part):
     persistent_workers: bool
     prefetch_factor: int | None
     iterable: bool
+    epoch_batches: int | None = Field(None, description="in a whole epoch, where that is known")
     where: Spot | None = None
     made: int = Field(1, description="loaders that this line made with these settings over the same data")
     epochs: int = Field(0, description="begun since the first backward")

@@ -98,9 +98,7 @@ def plan_section(plan: Plan) -> str:
     table = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _rows(plan))
     notes = "".join(f"<li>{escape(note)}</li>" for note in (*plan.advice, *plan.assumptions))
     return (
-        '<section class="plan"><style>.plan .legend i{display:inline-block;width:.8em;height:.8em;'
-        "margin:0 .3em 0 .8em}.plan th{text-align:left;padding-right:1em}</style>"
-        f"<h2>{escape(title)}</h2><table>{table}</table>"
+        f'<section class="plan"><h2>{escape(title)}</h2><table class="facts">{table}</table>'
         "<h3>Memory of the most loaded GPU</h3>"
         f"{stacked_bar(plan.memory_parts_gib, plan.available_gib, 'GiB')}"
         f"{_legend(plan.memory_parts_gib, 'GiB')}"

@@ -10,14 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from vivace.records.measurement import Measurement
+from vivace.report.phases import TERMINAL_COLOURS, phase_name
 
 __all__ = ["measurement_view"]
 
-_COLOURS = {
-    "loader": "red", "copy": "magenta", "forward": "green", "backward": "blue", "communication": "yellow",
-    "optimizer": "cyan", "other": "bright_black",
-}  # fmt: skip
-_NAMES = {"loader": "loader wait", "copy": "copy to GPU", "communication": "communication"}
 _BAR_WIDTH = 72
 
 
@@ -55,7 +51,7 @@ def step_bar(record: Measurement, width: int = _BAR_WIDTH) -> Text:
     for phase, mean in means.items():
         reached += mean
         end = round(width * reached / total)
-        bar.append("█" * (end - drawn), style=_COLOURS.get(phase, "white"))
+        bar.append("█" * (end - drawn), style=TERMINAL_COLOURS.get(phase, "white"))
         drawn = end
     return bar
 
@@ -69,7 +65,7 @@ def _phase_table(record: Measurement) -> Table:
     for phase, figures in record.phases_ms.items():
         if figures.mean == 0:
             continue
-        name = Text("■ ", style=_COLOURS.get(phase, "white")).append(_NAMES.get(phase, phase), style="default")
+        name = Text("■ ", style=TERMINAL_COLOURS.get(phase, "white")).append(phase_name(phase), style="default")
         share = figures.mean / record.step_ms.mean if record.step_ms.mean else 0.0
         table.add_row(
             name,

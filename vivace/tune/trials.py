@@ -6,6 +6,7 @@ A trial is a folder (``trial.json``, logs). A trial whose record is already ther
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ __all__ = ["ENTRY", "Settings", "environment_of", "run_trial"]
 ENTRY = "vivace.practices.engine.entry"
 RECORD = "trial.json"
 _LAST_LINES = 3
+# As torch words it, for the GPU and the host; a script that only talks about memory does not match.
+_NO_MEMORY = re.compile(r"OutOfMemoryError: |CUDA error: out of memory|can't allocate memory: you tried|^MemoryError\b")
 
 
 @dataclass(frozen=True)
@@ -109,11 +112,20 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
     if measured.outcome.interrupted:
         return "interrupted", reason
     errors = _last_lines(folder / "stderr.log")
-    if "out of memory" in f"{reason} {errors}".lower() or measured.outcome.exit_code == 137:
-        return "out-of-memory", reason or errors
+    told = _memory_error(folder / "stderr.log")
+    if told or "out of memory" in f"{reason} {errors}".lower() or measured.outcome.exit_code == 137:
+        return "out-of-memory", told or reason or errors
     if measured.outcome.timed_out:
         return "timeout", reason
     return "crash", errors or reason
+
+
+def _memory_error(path: Path) -> str | None:
+    """The line of a rank that ran out of memory: a launcher's own summary comes after it."""
+    with contextlib.suppress(OSError):
+        lines = path.read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if _NO_MEMORY.search(line)), None)
+    return None
 
 
 def _last_lines(path: Path) -> str:

@@ -108,4 +108,14 @@ def _settings_of(loader: Any) -> dict[str, Any]:
         "persistent_workers": bool(loader.persistent_workers),
         "prefetch_factor": loader.prefetch_factor,
         "iterable": isinstance(loader.dataset, torch.utils.data.IterableDataset),
+        "epoch_batches": _epoch_batches(loader),
     }
+
+
+def _epoch_batches(loader: Any) -> int | None:
+    """None where only the end of the epoch tells."""
+    if isinstance(loader.dataset, torch.utils.data.IterableDataset):
+        return None
+    with contextlib.suppress(Exception):  # the length is the user's own code
+        return len(loader)
+    return None

@@ -1,0 +1,138 @@
+"""``vivace find`` on real processes: never a setting that was not run, and clear words for what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import VIVACE, environment
+
+from vivace.records.search import BatchSearch
+
+SCRIPTS = Path(__file__).parents[1] / "tune" / "finders" / "scripts"
+SIZED = [sys.executable, str(SCRIPTS / "sized.py")]
+LOADING = [sys.executable, str(SCRIPTS / "loading.py")]
+BATCH = ["find", "batch", "--flag", "-b", "--steps", "3"]
+
+
+@pytest.mark.slow
+def test_the_largest_size_before_out_of_memory_is_found(vivace: Callable, tmp_path: Path):
+    done = vivace(*BATCH, "--margin", "1MiB", "--json", "--", *SIZED, "--most", "7")
+    assert done.code == 0, done.err
+    search = BatchSearch.from_json(done.out)
+    outcomes = {one.size: one.outcome for one in search.tried}
+    assert outcomes == {4: "ok", 6: "ok", 7: "ok", 8: "out-of-memory"}
+    assert [one.batch_size for one in search.tried if one.trained] == [4, 6, 7]
+    assert (search.own_size, search.largest, search.first_too_large) == (4, 7, 8)
+    assert search.knee in (6, 7)  # by the clock: whichever is within 5 %
+    assert search.memory == "host"
+    assert "square-root rule, AdamW" in search.advice[1]
+    assert BatchSearch.load(done.folder / "batch.json") == search
+    report = vivace("report")
+    assert report.code == 0, report.err
+    assert "out-of-memory" in (done.folder / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_one_rank_out_of_memory_fails_the_size_for_all(vivace: Callable):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, *SIZED[1:], "--most", "5"]
+    done = vivace(*BATCH, "--values", "5,6", "--margin", "1MiB", "--json", "--", *command)
+    search = BatchSearch.from_json(done.out)
+    assert [(one.size, one.outcome) for one in search.tried] == [(4, "ok"), (5, "ok"), (6, "out-of-memory")]
+    assert [(one.ranks, one.global_batch_size) for one in search.tried if one.trained] == [(2, 8), (2, 10)]
+    assert search.largest == 5
+
+
+def test_a_flag_without_effect_is_an_error(vivace: Callable):
+    done = vivace(*BATCH, "--", *SIZED, "--ignore")
+    assert done.code == 2
+    assert "-b 8 did not change the batch: 4 samples were measured" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_flag_that_the_script_does_not_know_is_an_error(vivace: Callable):
+    done = vivace("find", "batch", "--flag", "--bogus", "--steps", "3", "--", *SIZED)
+    assert done.code == 2
+    assert "the command fails with --bogus although it trains without" in done.err
+    assert "unrecognized arguments" in done.err
+
+
+def test_key_value_arguments_and_given_values(vivace: Callable):
+    options = ("find", "batch", "--flag", "data.batch=", "--values", "6,5", "--steps", "3", "--json")
+    search = BatchSearch.from_json(vivace(*options, "--", *SIZED).out)
+    assert [(one.size, one.batch_size) for one in search.tried] == [(4, 4), (5, 5), (6, 6)]
+    assert search.complete
+
+
+def test_a_search_out_of_time_goes_on_where_it_stopped(vivace: Callable, tmp_path: Path):
+    first = vivace(*BATCH, "--values", "4,5", "--budget", "0.001", "--", *SIZED, "-b", "4")
+    assert first.code == 0, first.err
+    assert "the time budget is used up" in first.err
+    assert f"vivace find batch --resume {first.folder.relative_to(tmp_path)}" in first.err
+    own = next(first.folder.glob("trials/*/trial.json"))
+    written_at = own.stat().st_mtime_ns
+    second = vivace("find", "batch", "--resume", str(first.folder), "--budget", "5", "--json")
+    search = BatchSearch.from_json(second.out)
+    assert [one.size for one in search.tried] == [4, 5]
+    assert search.complete
+    assert own.stat().st_mtime_ns == written_at  # not run again
+
+
+def test_ctrl_c_keeps_what_was_run(tmp_path: Path):
+    command = [*VIVACE, *BATCH, "--", *SIZED, "--samples", "100000"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 200
+    while not (tmp_path / "runs/sized-001/trials/001-size-8/stdout.log").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=100)
+    search = BatchSearch.load(tmp_path / "runs/sized-001/batch.json")
+    assert process.returncode == 130, errors
+    assert [one.size for one in search.tried] == [4]
+    assert search.ended == "interrupted"
+
+
+def test_what_is_asked_wrongly_is_told(vivace: Callable):
+    assert "which option sets the batch size?" in vivace("find", "batch", "--", *SIZED).err
+    assert "is not an amount of memory" in vivace(*BATCH, "--margin", "lots", "--", *SIZED).err
+    assert "is not a list of sizes" in vivace(*BATCH, "--values", "1,x", "--", *SIZED).err
+    assert "is not a flag" in vivace("find", "batch", "--flag", "8", "--", *SIZED).err
+    assert "holds no search to go on with" in vivace("find", "loader", "--resume", ".").err
+
+
+def test_a_loader_that_is_no_limit_ends_the_search_at_once(vivace: Callable):
+    done = vivace("find", "loader", "--steps", "5", "--json", "--", *LOADING, "--step-s", "0.1")
+    search = done.record
+    assert search["limits"] is False
+    assert len(search["tried"]) == 1
+    assert search["ended"].startswith("the loader is not the limit")
+    assert search["complete"]
+
+
+def test_workers_are_tried_and_one_that_ran_is_chosen(vivace: Callable):
+    done = vivace("find", "loader", "--steps", "5", "--json", "--", *LOADING, "--load-s", "0.02")
+    search = done.record
+    assert search["limits"] is True
+    assert [one["workers"] for one in search["tried"]][:2] == [0, 1]
+    assert search["tried"][1]["words"] == ["workers=1"]
+    assert search["tried"][1]["workers_memory_gib"] > 0.01
+    assert search["words"] in [one["words"] for one in search["tried"]]
+    assert search["complete"]
+
+
+def test_an_iterable_data_set_cannot_be_changed_from_outside(vivace: Callable):
+    done = vivace("find", "loader", "--steps", "5", "--", *LOADING, "--load-s", "0.02", "--iterable")
+    assert done.code == 0, done.err
+    assert "cannot be changed from outside: the dataset is iterable" in " ".join(done.out.split()).lower()

@@ -1,0 +1,46 @@
+"""Which number of workers comes next, and which setting wins."""
+
+from __future__ import annotations
+
+from report.made import spread
+
+from vivace.records.search import LoaderTried
+from vivace.tune.finders.loader import best_of, next_workers
+
+
+def ran(workers: int, rate: float, waits: bool = True, prefetch: int | None = None) -> LoaderTried:
+    return LoaderTried(
+        workers=workers, prefetch=prefetch, outcome="ok", samples_per_s=rate, step_ms=spread(100.0),
+        loader_ms=50.0 if waits else 1.0,
+    )  # fmt: skip
+
+
+def counts(rates: dict[int, float], own: int, cores: int, waits_below: int = 99) -> list[int]:
+    tried = [ran(own, rates[own])]
+    while (count := next_workers(tried, cores)) is not None:
+        assert count not in {one.workers for one in tried}
+        tried.append(ran(count, rates[count], waits=count < waits_below))
+    return [one.workers for one in tried]
+
+
+def test_workers_double_up_to_the_cores_while_it_helps():
+    assert counts({0: 10, 1: 11, 2: 20, 4: 40, 6: 50}, own=0, cores=6) == [0, 1, 2, 4, 6]
+    assert counts({0: 10, 1: 20, 2: 20.1, 4: 40}, own=0, cores=8) == [0, 1, 2]
+
+
+def test_no_more_workers_once_the_loader_is_no_limit():
+    assert counts({0: 10, 1: 20, 2: 40}, own=0, cores=8, waits_below=2) == [0, 1, 2]
+
+
+def test_a_script_with_all_cores_is_tried_with_fewer():
+    assert counts({8: 40, 4: 39.9, 2: 20}, own=8, cores=8) == [8, 4, 2]
+
+
+def test_the_smallest_setting_within_three_percent_wins():
+    best = best_of([ran(0, 50.0), ran(2, 97.5), ran(4, 100.0), ran(2, 97.5, prefetch=4)])
+    assert best is not None
+    assert (best.workers, best.prefetch) == (2, None)
+
+
+def test_a_setting_that_failed_never_wins():
+    assert best_of([LoaderTried(workers=1, outcome="crash")]) is None

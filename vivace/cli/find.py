@@ -1,0 +1,169 @@
+"""``vivace find batch|loader -- COMMAND``: parse, call ``vivace.tune.finders``, print."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console, RenderableType
+from rich.markup import escape
+
+from vivace.cli.showing import embedded_example, shown
+from vivace.errors import UserError
+from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.records.search import BatchSearch, LoaderSearch
+from vivace.report.search_view import batch_view, loader_view
+from vivace.tune.finders.asked import Asked, read_asked, write_asked
+from vivace.tune.finders.batch import find_batch
+from vivace.tune.finders.loader import find_loader
+from vivace.tune.finders.room import parse_gib
+
+__all__ = ["find_app"]
+
+EXIT_INTERRUPTED = 130
+_DEMO_FLAG = "-b"
+
+find_app = typer.Typer(
+    help="Finders that measure, and never return a setting that they did not run.", no_args_is_help=True
+)
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
+]
+Budget = Annotated[float | None, typer.Option(help="Minutes for all runs. Default: 10.")]
+Steps = Annotated[int, typer.Option(help="Timed steps a run.")]
+Timeout = Annotated[float | None, typer.Option(help="Stop each run after so many seconds.")]
+Resume = Annotated[Path | None, typer.Option(help="Go on with an interrupted search: its folder.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the search's own folder.")]
+Name = Annotated[str | None, typer.Option(help="Name of the search. Default: the script's.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the record, and nothing else, on stdout.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every run.")]
+
+Search = TypeVar("Search", BatchSearch, LoaderSearch)
+
+
+@find_app.command("batch")
+def batch(
+    command: Command = None,
+    flag: Annotated[
+        str | None,
+        typer.Option(help="The option of your command that sets the batch size: -b, --batch-size, data.batch=."),
+    ] = None,
+    values: Annotated[
+        str | None, typer.Option(help="Only these sizes, as 32,64,96. Default: doubling from the script's own.")
+    ] = None,
+    margin: Annotated[str, typer.Option(help="Memory that must stay free.")] = "2GiB",
+    budget: Budget = None,
+    steps: Steps = 20,
+    timeout: Timeout = None,
+    resume: Resume = None,
+    output: Output = Path("runs"),
+    name: Name = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """The throughput of each batch size, the smallest one that is as good as the best, and the largest one that fits.
+
+    Every size is a fresh process with the flag changed; running out of memory is a result. The size is verified in the
+    measurement. Without a command, the example that ships with vivace is searched.
+
+    Examples:
+
+        vivace find batch --flag -b -- python train.py -b 64
+
+        vivace find batch --flag --batch-size --values 64,96,128 --margin 4GiB -- torchrun train.py
+
+        vivace find batch --flag data.batch= -- python train.py data.batch=32
+    """
+    if flag is None and resume is None:
+        if command:
+            raise UserError(
+                "which option sets the batch size?", hint="vivace find batch --flag -b -- python train.py …"
+            )
+        flag = _DEMO_FLAG
+    asked = _asked("batch", command, budget, steps, timeout, resume)
+    if resume is None:
+        asked = replace(asked, flag=flag or "", values=_sizes(values), margin_gib=parse_gib(margin))
+    _search(find_batch, batch_view, asked, resume, output, name, json, verbose)
+
+
+@find_app.command("loader")
+def loader(
+    command: Command = None,
+    budget: Budget = None,
+    steps: Steps = 30,
+    timeout: Timeout = None,
+    resume: Resume = None,
+    output: Output = Path("runs"),
+    name: Name = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """How many loader workers (and how long a queue) the training needs, and the memory that they take.
+
+    Stops at once where the loader is not the limit. The script is not edited.
+
+    Examples:
+
+        vivace find loader -- python train.py
+
+        vivace find loader --budget 5 -- torchrun --nproc-per-node 4 train.py
+    """
+    asked = _asked("loader", command, budget, steps, timeout, resume)
+    _search(find_loader, loader_view, asked, resume, output, name, json, verbose)
+
+
+def _asked(
+    what: str, command: list[str] | None, budget: float | None, steps: int, timeout: float | None, resume: Path | None
+) -> Asked:
+    if budget is not None and not budget > 0:
+        raise UserError(f"--budget must be above 0 minutes, not {budget:g}")
+    if resume is not None:
+        if command:
+            raise UserError("--resume takes its command from the folder", hint="leave out what comes after --")
+        asked = read_asked(resume, what)
+        return replace(asked, budget_s=60 * budget) if budget is not None else asked
+    if steps < 1:
+        raise UserError(f"--steps must be at least 1, not {steps}")
+    budget_s = 60 * (budget if budget is not None else 10.0)
+    return Asked(what, tuple(command or embedded_example()), budget_s, steps, timeout)
+
+
+def _sizes(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise UserError(f"--values {text!r} is not a list of sizes", hint="--values 32,64,96")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def _search(
+    find: Callable[..., Search], view: Callable[[Search], RenderableType], asked: Asked, resume: Path | None,
+    output: Path, name: str | None, json: bool, verbose: bool,
+) -> None:  # fmt: skip
+    folder = resume or new_run_folder(output, name or name_of_command(asked.command))
+    if resume is None:
+        write_asked(folder, asked)
+    console = Console(stderr=True, highlight=False)
+    console.print(f"  [dim]folder: {escape(str(folder))}[/]", soft_wrap=True)
+    with shown(console, json, quiet=not verbose) as (sink, progress, say):
+        search = find(asked, folder, sink, progress, say)
+    if json:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(search.to_json().encode())
+        sys.stdout.buffer.flush()
+    else:
+        Console(highlight=False).print(view(search))
+    if not search.complete:
+        again = f"vivace find {asked.what} --resume {shlex.quote(str(folder))}"
+        console.print(f"[bold yellow]vivace:[/] {escape(search.ended)}; what was run is kept", soft_wrap=True)
+        console.print(f"[dim]  go on with: {escape(again)}[/]", soft_wrap=True)
+    if search.ended == "interrupted":
+        raise typer.Exit(EXIT_INTERRUPTED)

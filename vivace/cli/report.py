@@ -1,0 +1,60 @@
+"""``vivace report RUN``: read the records of a run's folder, write them as one HTML page."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from vivace.errors import UserError
+from vivace.records.base import write_text_atomically
+
+__all__ = ["report"]
+
+
+def report(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run's folder. Default: the latest under runs/.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: report.html in the run's folder.")
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """One self-contained HTML page from what a tune, a check or a measurement left in a run's folder.
+
+    The page needs no network and no script: mail it, print it, read it on a phone.
+
+    Examples:
+
+        vivace report
+
+        vivace report runs/train-001 --open
+
+        vivace report runs/train-001 -o train.html
+    """
+    from vivace.report.run_folder import latest_run, read_run
+    from vivace.report.run_page import run_page
+
+    found = read_run(run if run is not None else latest_run())
+    target = output if output is not None else found.folder / "report.html"
+    _write(target, run_page(found))
+    Console(stderr=True).print(f"report: {escape(str(target))}", highlight=False, soft_wrap=True)
+    if open_it and not webbrowser.open(target.resolve().as_uri()):
+        raise UserError("no browser could be started", hint=f"open {target} yourself")
+
+
+def _write(target: Path, text: str) -> None:
+    if target.is_dir():
+        raise UserError(f"{target} is a folder", hint=f"-o {target / 'report.html'}")
+    try:
+        # A file name in a record may hold half a character (a lone surrogate), which UTF-8 cannot say.
+        write_text_atomically(target, text.encode("utf-8", "replace").decode("utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"cannot write {target}: {error.strerror or error}", hint="choose another place with -o FILE"
+        ) from None

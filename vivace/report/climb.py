@@ -1,0 +1,49 @@
+"""How the winning set grew: the sets that were tried, each with more in it, from the baseline to the one that won.
+
+Each rung is the step time of runs that took place. Nothing is multiplied together: gains of practices do not add up.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vivace.records.trial import Trial
+
+__all__ = ["Rung", "climb"]
+
+Words = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What was added, and the median step without and with it."""
+
+    added: tuple[str, ...]
+    from_ms: float
+    to_ms: float
+
+
+def climb(trials: Sequence[Trial], winning: Sequence[str]) -> tuple[Rung, ...]:
+    """``trials`` in the order they ran. Empty when they do not lead from the baseline to ``winning``."""
+    steps_ms = _steps_by_set(trials)
+    reached, goal = Words(), Words(winning)
+    if reached not in steps_ms:
+        return ()
+    rungs = []
+    for words in steps_ms:
+        if reached < words <= goal:
+            added = tuple(word for word in winning if word in words - reached)
+            rungs.append(Rung(added, steps_ms[reached], steps_ms[words]))
+            reached = words
+    return tuple(rungs) if reached == goal else ()
+
+
+def _steps_by_set(trials: Sequence[Trial]) -> dict[Words, float]:
+    """Each set that ran, in the order of its first run, with the median over its runs."""
+    runs: dict[Words, list[float]] = {}
+    for trial in trials:
+        if trial.outcome == "ok" and trial.measurement is not None and trial.measurement.step_ms is not None:
+            runs.setdefault(Words(trial.practices), []).append(trial.measurement.step_ms.median)
+    return {words: statistics.median(steps_ms) for words, steps_ms in runs.items()}

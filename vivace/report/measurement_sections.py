@@ -1,0 +1,109 @@
+"""The sections of a measurement: a step as a bar, the figures, the steps one by one, what the host waits for."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from vivace.records.measurement import Measurement
+from vivace.report.charts.bars import Piece, bar
+from vivace.report.charts.curves import curves
+from vivace.report.common_sections import command_line, machine_section
+from vivace.report.figures import bytes_gib, milliseconds, percent, plain
+from vivace.report.phases import css_class, in_order, phase_name
+from vivace.report.rendering import render
+
+__all__ = ["measurement_sections", "measurement_title"]
+
+
+def measurement_title(record: Measurement) -> str:
+    if record.step_ms is None:
+        return "No step was measured"
+    return f"{milliseconds(record.step_ms.median)} per step"
+
+
+def measurement_sections(record: Measurement, name: str, headline: bool = True) -> list[Markup]:
+    """Sections without content are left out. ``headline`` false: another record has the page's."""
+    sections = (
+        _headline(record, name) if headline else None,
+        _step(record),
+        _curves(record),
+        _syncs(record),
+        _kernels(record),
+        machine_section(record.machine, record.origin) if headline else None,
+        render("measurement_method", record=record) if headline else None,
+    )
+    return [section for section in sections if section is not None]
+
+
+def _headline(record: Measurement, name: str) -> Markup:
+    tiles = [(title, value, more) for title, value, more in _tiles(record) if value != "–"]
+    return render(
+        "measurement_headline",
+        title=measurement_title(record),
+        record=record,
+        name=name,
+        command=command_line(record.origin.command),
+        tiles=tiles,
+    )
+
+
+def _tiles(record: Measurement) -> list[tuple[str, str, str]]:
+    device, host, energy = record.memory.device, record.memory.host, record.energy
+    detail = record.mfu_detail
+    return [
+        ("throughput", f"{plain(record.samples_per_s)} samples/s" if record.samples_per_s else "–", _batch(record)),
+        ("tokens", f"{plain(record.tokens_per_s)} /s" if record.tokens_per_s else "–", ""),
+        ("MFU", percent(record.mfu), detail.against if detail else ""),
+        ("GPU memory", bytes_gib(device.reserved_peak_gib) if device else "–", _of_total(record)),
+        ("host memory", bytes_gib(host.rss_peak_gib) if host else "–", _children(record)),
+        ("energy", f"{plain(energy.joules_per_sample, 3)} J/sample" if energy.joules_per_sample else "–", energy.how),
+    ]
+
+
+def _batch(record: Measurement) -> str:
+    ranks = f" × {len(record.ranks)} ranks" if len(record.ranks) > 1 else ""
+    return f"batch {record.batch_size}{ranks}" if record.batch_size else ""
+
+
+def _of_total(record: Measurement) -> str:
+    device = record.memory.device
+    return f"reserved at peak, of {bytes_gib(device.total_gib)}" if device else ""
+
+
+def _children(record: Measurement) -> str:
+    host = record.memory.host
+    return f"and {bytes_gib(host.children_rss_gib)} in {host.children} workers" if host and host.children else ""
+
+
+def _step(record: Measurement) -> Markup | None:
+    phases = [phase for phase in in_order(record.phases_ms) if record.phases_ms[phase].mean > 0]
+    if not phases or record.step_ms is None:
+        return None
+    means = {phase: record.phases_ms[phase].mean for phase in phases}
+    pieces = [
+        Piece(css_class(phase), mean, f"{phase_name(phase)} {milliseconds(mean)}") for phase, mean in means.items()
+    ]
+    chart = bar(pieces, sum(means.values()))
+    rows = [(phase, record.phases_ms[phase], means[phase] / record.step_ms.mean) for phase in phases]
+    return render("measurement_step", chart=chart, rows=rows, record=record)
+
+
+def _curves(record: Measurement) -> Markup | None:
+    steps = curves(
+        [], [record.series_ms.get("step", ())], "Time of each step, in milliseconds", record.warmup_steps + 1
+    )
+    losses = curves([], [record.trajectory or record.losses], "Training loss over the steps")
+    if steps is None and losses is None:
+        return None
+    return render("measurement_curves", steps=steps, losses=losses)
+
+
+def _syncs(record: Measurement) -> Markup | None:
+    return render("measurement_syncs", syncs=record.syncs) if record.syncs else None
+
+
+def _kernels(record: Measurement) -> Markup | None:
+    profile = record.profile
+    if profile is None or not profile.top:
+        return None
+    return render("measurement_kernels", profile=profile)

@@ -1,0 +1,48 @@
+"""The report of a run: the sections that its records give, most telling first, as one page."""
+
+from __future__ import annotations
+
+from vivace.records.finding import Findings
+from vivace.report.common_sections import findings_section
+from vivace.report.figures import ratio
+from vivace.report.measurement_sections import measurement_sections, measurement_title
+from vivace.report.page import page
+from vivace.report.proof_sections import proof_sections, proof_title
+from vivace.report.rendering import render
+from vivace.report.run_folder import RunFolder
+from vivace.report.search_sections import batch_sections, batch_title, loader_sections, loader_title
+
+__all__ = ["run_page"]
+
+
+def run_page(run: RunFolder) -> str:
+    name = run.folder.resolve().name
+    if run.proof is not None:
+        return page(f"{proof_title(run.proof)} · {name}", proof_sections(run, run.proof))
+    if run.findings is not None:
+        title = _findings_title(run.findings)
+        sections = [
+            render("findings_headline", title=title, name=name, findings=run.findings, measured=run.measurement)
+        ]
+        if (listed := findings_section("What to change", run.findings.findings, "findings", _step_ms(run))) is not None:
+            sections.append(listed)
+        if run.measurement is not None:
+            sections += measurement_sections(run.measurement, name, headline=False)
+        return page(f"{title} · {name}", sections)
+    if run.batch is not None:
+        return page(f"{batch_title(run.batch)} · {name}", batch_sections(run.batch, name))
+    if run.loader is not None:
+        return page(f"{loader_title(run.loader)} · {name}", loader_sections(run.loader, name))
+    assert run.measurement is not None  # read_run refuses a folder without records
+    return page(f"{measurement_title(run.measurement)} · {name}", measurement_sections(run.measurement, name))
+
+
+def _step_ms(run: RunFolder) -> float | None:
+    return run.measurement.step_ms.mean if run.measurement and run.measurement.step_ms else None
+
+
+def _findings_title(findings: Findings) -> str:
+    count = len(findings.findings)
+    if not count:
+        return "Nothing holds it back" if findings.verdict == "tuned" else "Nothing was found"
+    return f"{count} finding{'s' if count > 1 else ''}, worth at most {ratio(findings.worth)}"

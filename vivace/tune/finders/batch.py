@@ -1,0 +1,238 @@
+"""``find batch``: one fresh process per size; the throughput curve, its knee, the largest size with a margin.
+
+The size that a run really had is read from its measurement: a flag that changes nothing is an error, not a result.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vivace.errors import UserError
+from vivace.measure.command import Progress, Sink
+from vivace.records.measurement import Measurement
+from vivace.records.privacy import safe_command
+from vivace.records.search import BatchSearch, BatchTried
+from vivace.records.trial import Trial
+from vivace.tune.bench import Bench, Interrupted
+from vivace.tune.finders.asked import Asked
+from vivace.tune.finders.flags import check_flag, value_of, with_value
+from vivace.tune.finders.room import room_of
+from vivace.tune.finders.scaling import advice_for
+from vivace.tune.finders.sizes import KNEE_SHARE, fits, knee, largest, next_size
+from vivace.tune.trials import Settings
+
+__all__ = ["RECORD", "find_batch"]
+
+RECORD = "batch.json"
+_SAME = 0.02  # relative: global sizes do not always divide by the ranks
+_FIXED_SHAPES = 2  # with equal inputs: the whole batch, and a smaller last one
+
+
+def find_batch(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> BatchSearch:
+    """Search until the answer is known, the time is up or Ctrl-C; what was run is on disk after every trial."""
+    check_flag(asked.flag)
+    settings = Settings(steps=asked.steps, timeout_s=asked.timeout_s)
+    bench = Bench(asked.command, folder, asked.budget_s, settings, sink, progress, say)
+    finder = _Finder(asked, folder, bench)
+    try:
+        finder.start()
+        finder.go_on()
+    except Interrupted:
+        finder.ended = "interrupted"
+    return finder.save()
+
+
+@dataclass
+class _Finder:
+    asked: Asked
+    folder: Path
+    bench: Bench
+    tried: list[BatchTried] = field(default_factory=list)
+    own_record: Measurement | None = None
+    own_size: int | None = None
+    samples_per_size: float | None = None
+    """Measured micro-batch over the flag's value: a flag may be about all ranks together."""
+    ranks: int | None = None
+    longest_s: float = 0.0
+    ended: str = ""
+    complete: bool = False
+
+    def start(self) -> None:
+        """The command as it is: its size is where the search begins."""
+        trial = self._run("own", self.asked.command)
+        written = value_of(self.asked.command, self.asked.flag)
+        if trial.outcome == "out-of-memory" and written is not None:
+            self.own_size = written
+        elif trial.outcome != "ok" or trial.measurement is None:
+            raise UserError(
+                f"the command does not train as it is ({trial.outcome}): {_last_line(trial.message)}",
+                hint=f"give it a size that does: -- COMMAND {self.asked.flag} 8",
+            )
+        else:
+            self.own_record = trial.measurement
+            self.own_size = written or _micro_batch(trial.measurement)
+        self._note(self.own_size, trial)
+
+    def go_on(self) -> None:
+        assert self.own_size is not None
+        while True:
+            wanted = next_size(self.tried, self.own_size, self.asked.margin_gib, self.asked.values)
+            if wanted.size is None:
+                self.ended, self.complete = wanted.why, True
+                return
+            if not self.bench.has_time_for(self.longest_s):
+                self.ended = "the time budget is used up"
+                return
+            trial = self._run(f"size-{wanted.size}", with_value(self.asked.command, self.asked.flag, wanted.size))
+            self._refuse_a_flag_that_is_none(trial)
+            self._note(wanted.size, trial)
+
+    def _run(self, label: str, command: tuple[str, ...]) -> Trial:
+        self.bench.command = command
+        trial = self.bench.run(label)
+        self.longest_s = max(self.longest_s, trial.seconds)
+        return trial
+
+    def _refuse_a_flag_that_is_none(self, trial: Trial) -> None:
+        """The first size that is asked for crashes: is it the size, or does the script not know the flag?"""
+        flag, known = self.asked.flag, value_of(self.asked.command, self.asked.flag) is not None
+        if trial.outcome != "crash" or known or len(self.tried) > 1 or self.own_size is None:
+            return
+        again = self._run("own-with-flag", with_value(self.asked.command, flag, self.own_size))
+        if again.outcome != "ok":
+            raise UserError(
+                f"the command fails with {flag} although it trains without: {_last_line(again.message)}",
+                hint="--flag names the option that sets the batch size: --flag --batch-size, or --flag data.batch=",
+            )
+
+    def _note(self, size: int, trial: Trial) -> None:
+        one = self._read(size, trial)
+        self.tried = sorted([*self.tried, one], key=lambda tried: tried.size)
+        self.save()
+        self.bench.say(f"  {_line(one, fits(one, self.asked.margin_gib))}")
+
+    def _read(self, size: int, trial: Trial) -> BatchTried:
+        record, place = trial.measurement, f"trials/{trial.name}"
+        if trial.outcome != "ok" or record is None:
+            return BatchTried(size=size, outcome=trial.outcome, message=trial.message, trial=place)
+        micro = _micro_batch(record)
+        self._check_that_it_followed(size, micro)
+        self.samples_per_size = self.samples_per_size or micro / size
+        self.ranks = self.ranks or len(record.ranks)
+        problem = self._problem(size, micro, len(record.ranks))
+        room = room_of(record)
+        return BatchTried(
+            size=size,
+            outcome="ok" if not problem else "crash",
+            batch_size=record.batch_size,
+            global_batch_size=record.global_batch_size,
+            samples_per_s=record.samples_per_s if not problem else None,
+            step_ms=record.step_ms,
+            memory_gib=room.used_gib if room else None,
+            margin_gib=room.left_gib if room else None,
+            ranks=len(record.ranks),
+            message=problem,
+            trial=place,
+        )
+
+    def _check_that_it_followed(self, size: int, micro: int) -> None:
+        """Only the first size that differs from the script's own can tell that a flag does nothing."""
+        trained = [one for one in self.tried if one.trained]
+        if self.samples_per_size is None or len(trained) != 1 or size == trained[0].size:
+            return
+        if micro == round(self.samples_per_size * trained[0].size):
+            raise UserError(
+                f"{self.asked.flag} {size} did not change the batch: {micro} samples were measured, as with "
+                f"{trained[0].size}",
+                hint="--flag names the option that sets the batch size; a shell script must pass its arguments on",
+            )
+
+    def _problem(self, size: int, micro: int, ranks: int) -> str:
+        assert self.samples_per_size is not None
+        if ranks < (self.ranks or 0):
+            return f"only {ranks} of {self.ranks} ranks completed"
+        expected = self.samples_per_size * size
+        if abs(micro - expected) > max(1.0, _SAME * expected):
+            return f"the script did not take this size: {micro} samples were measured (has the data set no more?)"
+        return ""
+
+    def save(self) -> BatchSearch:
+        asked, margin = self.asked, self.asked.margin_gib
+        chosen = knee(self.tried, margin)
+        command = with_value(asked.command, asked.flag, chosen) if chosen is not None else ()
+        room = room_of(self.own_record) if self.own_record else None
+        bad = [one.size for one in self.tried if not fits(one, margin)]
+        top = largest(self.tried, margin)
+        search = BatchSearch(
+            command=safe_command(asked.command),
+            flag=asked.flag,
+            own_size=self.own_size,
+            tried=tuple(self.tried),
+            margin_gib=margin,
+            memory=room.memory if room else None,
+            limit_gib=room.limit_gib if room else None,
+            knee=chosen,
+            largest=top,
+            first_too_large=min((size for size in bad if top is None or size > top), default=None),
+            complete=self.complete,
+            ended=self.ended,
+            advice=self._advice(chosen),
+            run_with=shlex.join(safe_command(command)),
+            notes=tuple(self._notes()),
+            machine=self.own_record.machine if self.own_record else None,
+        )
+        search.save(self.folder / RECORD)
+        return search
+
+    def _advice(self, chosen: int | None) -> tuple[str, ...]:
+        by_size = {one.size: one for one in self.tried}
+        own = by_size.get(self.own_size or 0)
+        if chosen is None or own is None or self.own_record is None:
+            return ()
+        return advice_for(own, by_size[chosen], self.own_record)
+
+    def _notes(self) -> list[str]:
+        close = f"{100 * (1 - KNEE_SHARE):.0f} %"
+        notes = [f"the knee is the smallest size within {close} of the best throughput that leaves the margin"]
+        if self.own_record is not None and (self.own_record.input_shapes or 1) > _FIXED_SHAPES:
+            notes.append(_worst_case(self.own_record))
+        if self.tried and all(one.margin_gib is None for one in self.tried):
+            notes.append("the memory left over could not be told: the margin was not looked at")
+        return notes
+
+
+def _worst_case(record: Measurement) -> str:
+    seen = len(record.trajectory) or record.warmup_steps + record.steps
+    batches = max((loader.epoch_batches or 0 for loader in record.loaders), default=0)
+    share = f"about {min(1.0, seen / batches):.1%} of an epoch" if batches else "how much of an epoch, is not known"
+    return (
+        f"inputs had {record.input_shapes} different shapes: the longest batch among the {seen} steps seen decided "
+        f"({share}). A longer one may come: leave a larger margin, or put the longest first"
+    )
+
+
+def _micro_batch(record: Measurement) -> int:
+    """Samples per forward: with accumulation, the flag may be about these."""
+    if record.batch_size is None:
+        raise UserError(
+            "no batch size could be read from the inputs of the model, so no size can be verified",
+            hint="`vivace measure -- COMMAND` shows what could be read",
+        )
+    parts = record.micro_batches or 1.0
+    return round(record.batch_size / parts) if record.optimizers == 1 and parts >= 1 else record.batch_size
+
+
+def _line(one: BatchTried, good: bool) -> str:
+    mark = "[green]✓[/]" if good else "[yellow]–[/]"
+    if not one.trained:
+        return f"{mark} {one.size:>8,}  {_last_line(one.message) or one.outcome}"
+    room = f", {one.margin_gib:.2f} GiB left" if one.margin_gib is not None else ""
+    return f"{mark} {one.size:>8,}  {one.samples_per_s:,.1f} samples/s{room}"
+
+
+def _last_line(text: str) -> str:
+    """Without what rich would take for markup."""
+    return (text.strip().splitlines() or [""])[-1][:200].replace("[", "(")

@@ -1,0 +1,223 @@
+"""``find loader``: workers and prefetch, each setting in a fresh process, with the memory that the workers take.
+
+The smallest setting within 3 % of the best wins. Where the loader is not the limit, that is said and nothing is tried.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vivace.errors import UserError
+from vivace.measure.command import Progress, Sink
+from vivace.practices.engine.loaders import waited_for
+from vivace.practices.engine.registry import all_practices
+from vivace.records.measurement import Measurement
+from vivace.records.privacy import safe_command
+from vivace.records.search import LoaderSearch, LoaderTried
+from vivace.records.trial import Trial
+from vivace.tune.bench import Bench, Interrupted
+from vivace.tune.finders.asked import Asked
+from vivace.tune.trials import Settings
+
+__all__ = ["RECORD", "best_of", "find_loader", "next_workers"]
+
+RECORD = "loader.json"
+NO_LIMIT_SHARE = 0.03  # of a step: a loader that takes less holds nothing back
+CLOSE = 0.97  # of the best throughput
+_PREFETCHES = (4, 8)  # batches a worker; torch's own is 2
+_OWN_PREFETCH = 2
+
+
+def find_loader(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> LoaderSearch:
+    """Search until the answer is known, the time is up or Ctrl-C; what was run is on disk after every trial."""
+    settings = Settings(steps=asked.steps, timeout_s=asked.timeout_s)
+    bench = Bench(asked.command, folder, asked.budget_s, settings, sink, progress, say)
+    finder = _Finder(asked, folder, bench)
+    try:
+        finder.start()
+        if finder.limits:
+            finder.go_on()
+    except Interrupted:
+        finder.ended, finder.complete = "interrupted", False
+    return finder.save()
+
+
+def next_workers(tried: Sequence[LoaderTried], cores: int) -> int | None:
+    """Doubling up to the cores while it helps; from a script that has as many already, halving while nothing is lost.
+
+    ``tried`` begins with the script's own setting.
+    """
+    own = tried[0].workers
+    counts = {one.workers: one.samples_per_s or 0.0 for one in tried}
+    best = max(counts.values())
+    if own >= cores:
+        smallest = min(counts)
+        return smallest // 2 if smallest > 1 and counts[smallest] >= CLOSE * best else None
+    larger = sorted(count for count in counts if count > own)
+    if not larger:
+        return min(cores, max(1, 2 * own))
+    last = larger[-1]
+    before = max(rate for count, rate in counts.items() if count < last)
+    if last >= cores or counts[last] < before / CLOSE or not _waits(next(o for o in tried if o.workers == last)):
+        return None
+    return min(cores, 2 * last)
+
+
+def best_of(tried: Sequence[LoaderTried]) -> LoaderTried | None:
+    """The smallest setting within 3 % of the best throughput: fewest workers, then the shortest queue."""
+    trained = [one for one in tried if one.trained]
+    fastest = max((one.samples_per_s or 0.0 for one in trained), default=0.0)
+    close = [one for one in trained if (one.samples_per_s or 0.0) >= CLOSE * fastest]
+    return min(close, key=lambda one: (one.workers, one.prefetch or 0), default=None)
+
+
+@dataclass
+class _Finder:
+    asked: Asked
+    folder: Path
+    bench: Bench
+    tried: list[LoaderTried] = field(default_factory=list)
+    own: Measurement | None = None
+    limits: bool = False
+    cores: int = 1
+    ended: str = ""
+    complete: bool = False
+
+    def start(self) -> None:
+        """The command as it is: does it wait for its loader at all?"""
+        trial = self.bench.run("own")
+        if trial.outcome != "ok" or trial.measurement is None:
+            raise UserError(f"the command does not train as it is ({trial.outcome}): {_last_line(trial.message)}")
+        self.own = trial.measurement
+        loader = waited_for(self.own)
+        if loader is None:
+            raise UserError(
+                "no DataLoader was seen: there is nothing to find", hint="vivace sees torch.utils.data.DataLoader only"
+            )
+        self.cores = max(1, int(self.own.machine.cpu.usable_cores) // max(1, _ranks_per_host(self.own)))
+        self._note((), loader.num_workers, loader.prefetch_factor, trial)
+        own = self.tried[0]
+        self.limits = _waits(own)
+        if not self.limits:
+            self.complete = True
+            self.ended = (
+                f"the loader is not the limit: it takes {own.loader_ms or 0.0:.2f} ms of {_step_ms(own):.2f} ms"
+            )
+
+    def go_on(self) -> None:
+        own = self.tried[0]
+        while (count := next_workers(self.tried, self.cores)) is not None:
+            if not self._try((f"workers={count}",), count, own.prefetch or _OWN_PREFETCH):
+                return
+        best = best_of(self.tried)
+        assert best is not None
+        if any(practice.name == "prefetch" for practice in all_practices()) and best.workers > 0 and _waits(best):
+            for prefetch in _PREFETCHES:
+                if prefetch <= (best.prefetch or _OWN_PREFETCH):
+                    continue
+                words = (
+                    (f"prefetch={prefetch}",) if best is own else (f"workers={best.workers}", f"prefetch={prefetch}")
+                )
+                if not self._try(words, best.workers, prefetch):
+                    return
+        self.complete = True
+        self.ended = f"up to {self.cores} workers were looked at: the cores that a rank may use"
+
+    def _try(self, words: tuple[str, ...], workers: int, prefetch: int) -> bool:
+        """False when the search must end here."""
+        longest_s = max(trial.seconds for trial in self.bench.trials)
+        if not self.bench.has_time_for(longest_s):
+            self.ended = "the time budget is used up"
+            return False
+        trial = self.bench.run("-".join(words).replace("=", "-"), words)
+        self._note(words, workers, prefetch, trial)
+        if trial.outcome == "ok" and not self.tried[-1].trained:
+            self.ended, self.complete = f"the loader cannot be changed from outside: {self.tried[-1].message}", True
+            return False
+        return True
+
+    def _note(self, words: tuple[str, ...], workers: int, prefetch: int | None, trial: Trial) -> None:
+        record = trial.measurement if trial.outcome == "ok" else None
+        refused = _refused(record, words) if record else ""
+        host = record.memory.host if record else None
+        one = LoaderTried(
+            words=words,
+            workers=workers,
+            prefetch=prefetch if workers else None,
+            outcome=trial.outcome,
+            samples_per_s=record.samples_per_s if record and not refused else None,
+            step_ms=record.step_ms if record else None,
+            loader_ms=record.phases_ms["loader"].mean if record and "loader" in record.phases_ms else None,
+            workers_memory_gib=host.children_rss_gib if host else None,
+            message=refused or trial.message,
+            trial=f"trials/{trial.name}",
+        )
+        self.tried.append(one)
+        self.save()
+        self.bench.say(f"  {_line(one)}")
+
+    def save(self) -> LoaderSearch:
+        best = best_of(self.tried)
+        own = self.tried[0] if self.tried else None
+        words = best.words if best else ()
+        faster = best and own and own.samples_per_s and best.samples_per_s
+        search = LoaderSearch(
+            command=safe_command(self.asked.command),
+            tried=tuple(self.tried),
+            limits=self.limits,
+            workers=best.workers if best else None,
+            prefetch=best.prefetch if best else None,
+            words=words,
+            speedup=best.samples_per_s / own.samples_per_s if faster else None,  # type: ignore[union-attr, operator]
+            complete=self.complete,
+            ended=self.ended,
+            run_with=_run_with(words, safe_command(self.asked.command)),
+            by_hand=_by_hand(best) if best and words else "",
+            notes=("memory of workers is what they hold resident; pages that they share are counted in each",),
+            machine=self.own.machine if self.own else None,
+        )
+        search.save(self.folder / RECORD)
+        return search
+
+
+def _refused(record: Measurement, words: Sequence[str]) -> str:
+    """Why one of the words was not applied; empty when all were."""
+    told = [record.practices.get(word, "it was not applied") for word in words]
+    return next((why for why in told if not why.startswith("applied")), "")
+
+
+def _ranks_per_host(record: Measurement) -> int:
+    hosts = [rank.host for rank in record.ranks]
+    return max((hosts.count(host) for host in set(hosts)), default=1)
+
+
+def _waits(one: LoaderTried) -> bool:
+    return (one.loader_ms or 0.0) >= NO_LIMIT_SHARE * _step_ms(one)
+
+
+def _step_ms(one: LoaderTried) -> float:
+    return one.step_ms.mean if one.step_ms else 0.0
+
+
+def _run_with(words: Sequence[str], command: Sequence[str]) -> str:
+    return f"vivace run --with {','.join(words)} -- {shlex.join(command)}" if words else shlex.join(command)
+
+
+def _by_hand(best: LoaderTried) -> str:
+    prefetch = f", prefetch_factor={best.prefetch}" if any(word.startswith("prefetch") for word in best.words) else ""
+    return f"DataLoader(…, num_workers={best.workers}, persistent_workers=True{prefetch})"
+
+
+def _line(one: LoaderTried) -> str:
+    name = f"{one.workers} workers" + (f", prefetch {one.prefetch}" if one.prefetch else "")
+    if not one.trained:
+        return f"[yellow]–[/] {name:24} {_last_line(one.message) or one.outcome}"
+    return f"[green]✓[/] {name:24} {one.samples_per_s:,.1f} samples/s, {one.workers_memory_gib or 0:.2f} GiB in workers"
+
+
+def _last_line(text: str) -> str:
+    """Without what rich would take for markup."""
+    return (text.strip().splitlines() or [""])[-1][:200].replace("[", "(")
