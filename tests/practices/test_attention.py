@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def test_the_lines_fit_the_model(structure: dict, line: str):
     found = find(measurement(roles=ROLES, structure={"softmax_squares": 12, **structure}))
     assert found is not None
     assert line in (found.by_hand or "")
+    assert (found.why_not is None) == ("attention_setting" in structure)
 
 
 def test_kernels_that_the_script_switched_off_can_be_switched_on_from_outside():
@@ -95,13 +97,43 @@ def test_the_kernels_are_on_again(tmp_path: Path):
     off = script("torch.backends.cuda.enable_flash_sdp(False)")
     assert run_with(off, [], tmp_path / "plain").printed == []
     done = run_with(off, ["attention"], tmp_path / "changed")
-    assert done.told == {"attention": "applied: attention kernels on: flash"}
+    assert done.told == {"attention": "applied: attention: flash kernels on"}
     assert done.printed == ["_scaled_dot_product_flash_attention_for_cpu"]
 
 
 def test_where_nothing_is_off_it_says_so(tmp_path: Path):
     done = run_with(script(""), ["attention"], tmp_path)
-    assert done.told["attention"].startswith("no fused attention kernel is switched off")
+    assert done.told["attention"].startswith("no fused attention is switched off")
+
+
+TRANSFORMERS = """
+import json, torch
+from transformers import GPT2Config, GPT2LMHeadModel
+torch.manual_seed(0)
+model = GPT2LMHeadModel(GPT2Config(
+    vocab_size=64, n_positions=64, n_embd=16, n_layer=3, n_head=2, bos_token_id=0, eos_token_id=0,
+    attn_implementation="eager", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+losses = []
+for _ in range(3):
+    tokens = torch.randint(0, 64, (4, 48))
+    optimizer.zero_grad()
+    loss = model(input_ids=tokens, labels=tokens).loss
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+print(json.dumps([model.config._attn_implementation, losses, list(model.state_dict())]))
+"""
+
+
+@pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
+def test_an_eager_transformers_model_uses_sdpa(tmp_path: Path):
+    eager, losses, names = run_with(TRANSFORMERS, [], tmp_path / "plain").printed
+    done = run_with(TRANSFORMERS, ["attention"], tmp_path / "changed")
+    assert done.told == {"attention": "applied: attention: sdpa instead of eager"}
+    assert (eager, done.printed[0]) == ("eager", "sdpa")
+    assert done.printed[1] == pytest.approx(losses, rel=1e-4)
+    assert done.printed[2] == names
 
 
 @pytest.mark.parametrize(

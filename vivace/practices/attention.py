@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,16 +18,34 @@ _KERNELS = ("flash", "mem_efficient", "cudnn")
 
 
 class Attention(Change):
-    """Switches the fused kernels of scaled_dot_product_attention on again, where the script switched them off."""
+    """Switches fused kernels on again where the script switched them off, and a transformers model from eager to sdpa.
+
+    Attention that a model writes out itself cannot be reached from outside.
+    """
 
     def model(self, root: torch.nn.Module) -> None:
-        backends = torch.backends.cuda
-        off = [name for name in _KERNELS if not getattr(backends, f"{name}_sdp_enabled")()]
-        if not off:
-            raise NotApplicable("no fused attention kernel is switched off; attention by hand is changed by hand")
-        for name in off:
-            getattr(backends, f"enable_{name}_sdp")(True)
-        self.applied(f"attention kernels on: {', '.join(off)}")
+        switched = [*_switch_transformers(root), *_switch_kernels()]
+        if not switched:
+            raise NotApplicable("no fused attention is switched off; attention by hand is changed by hand")
+        self.applied(f"attention: {', '.join(switched)}")
+
+
+def _switch_transformers(root: Any) -> list[str]:
+    config = getattr(root, "config", None)
+    if getattr(config, "_attn_implementation", None) != "eager" or not hasattr(root, "set_attn_implementation"):
+        return []
+    if getattr(config, "output_attentions", False):
+        raise NotApplicable("the script wants the attention weights, which fused kernels do not give")
+    root.set_attn_implementation("sdpa")
+    return ["sdpa instead of eager"]
+
+
+def _switch_kernels() -> list[str]:
+    backends = torch.backends.cuda
+    off = [name for name in _KERNELS if not getattr(backends, f"{name}_sdp_enabled")()]
+    for name in off:
+        getattr(backends, f"enable_{name}_sdp")(True)
+    return [f"{name} kernels on" for name in off]
 
 
 def find(m: Measurement) -> Found | None:
@@ -54,7 +72,9 @@ def find(m: Measurement) -> Found | None:
             f"scaling, masks and dropout they take at most {saved:.1f} ms of a step"
         ),
         by_hand=_lines(m, off),
-        why_not=None if off else "attention is written out in the model: only its author can change it",
+        why_not=None
+        if off or structure.attention_setting == "eager"
+        else "attention is written out in the model: only its author can change it",
     )
 
 
