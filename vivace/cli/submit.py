@@ -16,6 +16,7 @@ from rich.markup import escape
 from vivace.errors import UserError
 from vivace.launch.local import run_locally
 from vivace.launch.planned import planned
+from vivace.launch.practised import read_practices
 from vivace.launch.preflight import Preflight
 from vivace.launch.request import ContainerKind, JobRequest
 from vivace.launch.script import Place, prepare, render
@@ -47,6 +48,9 @@ def submit(
     plan: Annotated[
         Path | None, typer.Option(help="Take cluster, GPUs and time from a plan (`vivace plan … --save FILE`).")
     ] = None,
+    practices: Annotated[
+        Text, typer.Option("--with", help="Train with these practices (bf16,compile), or @FOLDER: what tune kept.")
+    ] = None,
     name: Annotated[Text, typer.Option(help="Name of the job. Default: the script's.")] = None,
     account: Annotated[Text, typer.Option(help="Account; the site's suffix is added (xyz → xyz@a100).")] = None,
     qos: Annotated[Text, typer.Option(help="QoS. Default: the shortest of the cluster's that fits.")] = None,
@@ -68,6 +72,7 @@ def submit(
     once: Annotated[bool, typer.Option("--once", help="Run the command once; it calls srun itself.")] = False,
     requeue: Annotated[bool, typer.Option(help="Signal the ranks before the end, and start again.")] = True,
     max_requeues: Annotated[int, typer.Option(help="Restarts at most.")] = 10,
+    retry_crash: Annotated[int, typer.Option(help="Start again after a crash, so many times, beside those.")] = 0,
     signal_lead: Annotated[int | None, typer.Option(help="Seconds between signal and end. Default: 60 to 300.")] = None,
     option: Annotated[
         list[str] | None, typer.Option("--sbatch", help="Any other option of sbatch, as --sbatch=--exclusive.")
@@ -84,6 +89,8 @@ def submit(
 
         vivace submit --cluster jean-zay-a100 --gpus 16 --time 5:00:00 --account xyz -- python train.py -b 128
 
+        vivace submit --with bf16,channels_last -- python train.py          as `vivace run` does it, on every rank
+
         vivace submit --cluster jean-zay-h100 --gpus 4,8,16 --dry-run -- python train.py
 
         vivace submit --gpus 8 --time 90h --split -- python train.py        in pieces that the QoS takes
@@ -99,6 +106,7 @@ def submit(
     request = JobRequest(
         command=tuple(command or ["-"]),
         name=name or "-",
+        practices=read_practices(practices) if practices is not None else (),
         seconds=seconds_of(time) if time else (wanted and wanted.seconds) or DEFAULT_SECONDS,
         gpus_per_task=gpus_per_task,
         cpus_per_task=cpus_per_task,
@@ -115,6 +123,7 @@ def submit(
         after=after,
         requeue=requeue,
         max_requeues=max_requeues,
+        retry_crash=retry_crash,
         signal_lead_s=signal_lead,
         split=split,
         once=once,
@@ -178,7 +187,7 @@ def _run_here(requests: list[JobRequest], output: Path, json: bool, dry_run: boo
 
     if dry_run:
         for request in requests:
-            typer.echo(shlex.join(torchrun_words(request.command, request.gpus)))
+            typer.echo(shlex.join(torchrun_words(request.words, request.gpus)))
         raise typer.Exit
     runs = [run_locally(request, output) for request in requests]
     if json:

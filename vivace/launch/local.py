@@ -47,10 +47,11 @@ def run_locally(request: JobRequest, output: Path) -> Run:
             raise UserError(f"{what} needs Slurm", hint=f"drop {what}, or --launcher local")
     folder = new_run_folder(output.absolute(), request.name)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    code = _run(torchrun_words(request.command, request.gpus), dict(request.variables), folder)
+    code = _run(torchrun_words(request.words, request.gpus), dict(request.variables), folder)
     state: RunState = "completed" if code == 0 else "cancelled" if code == 130 else "failed"
     run = Run(
         command=request.command,
+        practices=request.practices,
         launcher="local",
         name=request.name,
         state=state,

@@ -78,6 +78,7 @@ def _check_it_is_known(job_id: str) -> None:
 def _record(job: Job, place: Place, folder: Path, job_id: str) -> Run:
     return Run(
         command=job.request.command,
+        practices=job.request.practices,
         launcher="slurm",
         name=job.request.name,
         job_id=job_id,
