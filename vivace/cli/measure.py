@@ -78,7 +78,8 @@ def measure(
     if not command and not json:
         console.print("No command given: measuring the example that ships with vivace (a small image classifier).\n")
     measured = _run(request, console, json, quiet)
-    _show(measured, console, json)
+    if measured.measurement or measured.message:  # else another task of the same srun shows it
+        _show(measured, console, json)
     raise typer.Exit(measured.outcome.exit_code)
 
 

@@ -13,10 +13,11 @@ from typing import Any
 from vivace.errors import UserError
 from vivace.hardware.machine import this_machine
 from vivace.measure.command import TIME_OVER, Outcome, Progress, Sink, run_command
-from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import Settings
 from vivace.measure.merge import merge, read_payloads
+from vivace.measure.peers import Peers, find_peers
 from vivace.records.measurement import Measurement
 
 __all__ = ["Measured", "Request", "measure"]
@@ -40,7 +41,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Measured:
-    """The record (None when nothing could be measured: ``message`` says why), its folder, and how the command ended."""
+    """The record, its folder, and how the command ended.
+
+    The record is None when nothing could be measured (``message`` says why), or when a peer has it (no message).
+    """
 
     measurement: Measurement | None
     folder: Path
@@ -52,7 +56,8 @@ class Measured:
 def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     """Run the command of ``request``; its output goes to ``sink``, how far it is to ``progress``."""
     _check(request)
-    folder = new_run_folder(request.output, request.name or name_of_command(request.command))
+    peers = find_peers()
+    folder = _folder(request, peers)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     settings = Settings(
         folder=str(folder.resolve()),
@@ -63,11 +68,18 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         count_flops=request.flops,
     )
     try:
-        outcome = run_command(request.command, settings, sink, progress, request.timeout_s)
+        outcome = run_command(request.command, settings, sink, progress, request.timeout_s, peers.log_suffix if peers else "")
     except UserError:
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
+    notes: list[str] = []
+    if peers is not None:
+        peers.tell_the_end(folder, outcome.exit_code)
+        if not peers.is_first:
+            return Measured(None, folder, outcome)
+        if (ended := peers.wait_for_all(folder)) < peers.count:
+            notes.append(f"{peers.count - ended} of {peers.count} tasks were killed, or still ran when the first had ended")
     payloads = read_payloads(folder)
     seen = _Seen(torch_imported=any(folder.glob("imported-*")), steps=_steps_in_progress(folder))
     _tidy(folder)
@@ -76,10 +88,17 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         return Measured(None, folder, outcome, message, hint)
     if not folder.is_dir():  # the script cleaned it up under us; the record must not be lost for that
         folder.mkdir(parents=True, exist_ok=True)
-    record = merge(payloads, this_machine(), request.command, dict(os.environ), str(folder), started_at)
+    record = merge(payloads, this_machine(), request.command, dict(os.environ), str(folder), started_at, notes)
     record = _with_outcome(record, outcome)
     record.save(folder / RECORD)
     return Measured(record, folder, outcome)
+
+
+def _folder(request: Request, peers: Peers | None) -> Path:
+    name = request.name or name_of_command(request.command)
+    if peers is None:
+        return new_run_folder(request.output, name)
+    return shared_run_folder(request.output, f"{name}-{peers.step}", peers.end_file)
 
 
 def _check(request: Request) -> None:
