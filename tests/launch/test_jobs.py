@@ -113,8 +113,8 @@ def test_reasons_in_plain_words():
 
 def test_sacct():
     text = (
-        "17|CANCELLED by 1000|0:15|65|1200|2026-11-15T05:00:00|gpu_p13|qos_gpu-t3|2||a|b\n"
-        "18|OUT_OF_MEMORY|0:125|5|10|Unknown|gpu_p13|qos_gpu-t3|1|5000|x\nrubbish\n"
+        "17|CANCELLED by 1000|0:15|65|1200|2026-11-15T05:00:00|gpu_p13|qos_gpu-t3|2|a|b\n"
+        "18|OUT_OF_MEMORY|0:125|5|10|Unknown|gpu_p13|qos_gpu-t3|1|x\nrubbish\n"
     )
     first, second = from_sacct(text)
     assert (first.name, first.state, first.signal, first.run_s, first.limit_s) == ("a|b", "CANCELLED", 15, 65, 72000)

@@ -97,7 +97,7 @@ def test_every_rank_of_a_real_job_gets_the_practices_and_the_words(bench: Bench)
     (bench.folder / "stub" / "vivace" / "__main__.py").write_text(STUB)
     program = bench.folder / "stub" / "bin" / "vivace"
     program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} {bench.folder}/stub/vivace/__main__.py \"$@\"\n")
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {bench.folder}/stub/vivace/__main__.py "$@"\n')
     program.chmod(0o755)
     (bench.folder / "runs" / "best one").mkdir(parents=True)
     says = "import json,os,sys; print(json.dumps([os.environ['WITH'], os.environ['RANK'], *sys.argv[1:]]))"

@@ -1,4 +1,4 @@
-"""``vivace measure`` in an allocation of two nodes × two ranks (gloo): around srun, under srun, and under ``submit``."""
+"""``vivace measure`` on two nodes × two ranks (gloo): around srun, under srun, and in a submitted job."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from launch.conftest import ROOT, Bench
+from launch.slurm_cluster import FINAL
 
 EXAMPLE = ROOT / "examples" / "preemptible.py"
 MEASURE = (sys.executable, "-m", "vivace", "measure", "--steps", "5", "--no-profile", "--no-flops")
@@ -28,9 +29,10 @@ export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 def batch(bench: Bench, line: str) -> str:
     """Run a batch script of the user's own; its stdout."""
     (bench.folder / "own.sh").write_text(BATCH.format(line=line))
-    words = ["sbatch", "--wait", "--parsable", "own.sh"]
-    done = subprocess.run(words, env=bench.env, cwd=bench.folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, (bench.folder / "err.txt").read_text()
+    words = ["sbatch", "--parsable", "own.sh"]
+    sent = subprocess.run(words, env=bench.env, cwd=bench.folder, capture_output=True, text=True, timeout=60)
+    state = bench.cluster.wait_state(sent.stdout.strip(), FINAL)
+    assert state == "COMPLETED", (bench.folder / "err.txt").read_text()
     return (bench.folder / "out.txt").read_text()
 
 
@@ -81,6 +83,11 @@ def test_a_submitted_job_measures_itself_and_status_reads_it(bench_with_names: B
     measurement = json.loads(file.read_text())
     check_four_ranks(measurement, bench)
     assert bench.out(record).count("samples/s") == 1
+    found = json.loads(bench.vivace("status", "measured", "--json").stdout)
+    assert found["samples_per_s"] == measurement["samples_per_s"]
+    assert found["step_ms"] == measurement["step_ms"]["median"]
+    assert found["figures_from"] == str(file)
+    assert "samples/s" in bench.vivace("status", record["job_id"]).stdout
 
 
 def test_a_killed_task_is_waited_for_but_not_for_ever(tmp_path: Path):

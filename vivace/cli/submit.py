@@ -99,7 +99,8 @@ def submit(
 
         vivace submit --launcher local --gpus 2 -- python train.py          torchrun, here and now
     """
-    wanted = planned(Plan.load(plan)) if plan is not None else None
+    loaded = Plan.load(plan) if plan is not None else None
+    wanted = planned(loaded) if loaded is not None else None
     if wanted is not None:
         cluster, gpus = cluster or wanted.cluster, gpus or str(wanted.gpus)
         split = split or time is None
@@ -136,7 +137,7 @@ def submit(
     if dry_run:
         _print_scripts(requests, target, output, json)
         return
-    _send(requests, target, output, check, json)
+    _send(requests, target, output, check, loaded, json)
 
 
 def _requests(
@@ -207,13 +208,13 @@ def _print_scripts(requests: list[JobRequest], target: Target, output: Path, jso
     typer.echo(dumps([{"script": text} for text in scripts], indent=2) if json else "\n".join(scripts).rstrip("\n"))
 
 
-def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, json: bool) -> None:
+def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, plan: Plan | None, json: bool) -> None:
     records: list[dict[str, Any]] = []
     console = Console(highlight=False, soft_wrap=True)
     for note in storage_notes(target, output.absolute()):
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"note: {escape(note)}", style="yellow")
     for request in requests:
-        run, found = send_job(request, target, output, check)
+        run, found = send_job(request, target, output, check, plan)
         records.append({**loads(run.to_json()), "preflight": asdict(found) if found else None})
         if not json:
             _print_sent(console, run, found)

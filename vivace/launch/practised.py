@@ -43,7 +43,7 @@ def _checked(name: str) -> str:
 
 
 def practised(command: Sequence[str], practices: Sequence[str]) -> tuple[str, ...]:
-    """The command as it is without practices; else under ``vivace run``, by the command's own Python where it names one.
+    """The command; with practices under ``vivace run``, by the command's own Python where it names one.
 
     The job's modules, conda environment or container decide what ``python`` and ``vivace`` are, not this machine.
 

@@ -55,7 +55,7 @@ def new_run_folder(base: Path, name: str) -> Path:
 
 
 def shared_run_folder(base: Path, name: str, mine: str) -> Path:
-    """``base/name`` for all processes that ask for it; ``base/name-2``, … for one that has left its file there before."""
+    """``base/name`` for all processes that ask for it; ``base/name-2``, … for one that left its file there."""
     name = _clean(name)
     folder, number = base / name, 1
     while (folder / mine).exists():

@@ -68,7 +68,9 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         count_flops=request.flops,
     )
     try:
-        outcome = run_command(request.command, settings, sink, progress, request.timeout_s, peers.log_suffix if peers else "")
+        outcome = run_command(
+            request.command, settings, sink, progress, request.timeout_s, peers.log_suffix if peers else ""
+        )
     except UserError:
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -79,7 +81,9 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         if not peers.is_first:
             return Measured(None, folder, outcome)
         if (ended := peers.wait_for_all(folder)) < peers.count:
-            notes.append(f"{peers.count - ended} of {peers.count} tasks were killed, or still ran when the first had ended")
+            notes.append(
+                f"{peers.count - ended} of {peers.count} tasks were killed, or still ran when the first had ended"
+            )
     payloads = read_payloads(folder)
     seen = _Seen(torch_imported=any(folder.glob("imported-*")), steps=_steps_in_progress(folder))
     _tidy(folder)

@@ -1,7 +1,7 @@
-"""One vivace a rank, as ``srun vivace measure -- python train.py`` starts them: they share one folder, and the first tells.
+"""One vivace a rank (``srun vivace measure -- python train.py``): they share one folder, and the first one tells.
 
-Each peer leaves ``peer-R.json`` when its command has ended; the first waits for those and merges what all ranks saw. They
-stay: by its own file a peer knows that it has measured here before. One that was killed is waited for ``WAIT_S`` long.
+Each peer leaves ``peer-R.json`` when its command has ended; the first waits for those and merges what all ranks saw.
+They stay: by its own file a peer knows that it has measured here before. A killed one is waited for ``WAIT_S`` long.
 """
 
 from __future__ import annotations
