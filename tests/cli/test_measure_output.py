@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import SCRIPTS, VIVACE, environment
 
-from vivace.cli.measure import _Lines
+from vivace.cli.showing import _Lines
 
 # Every piece is read by vivace (its log has it) before the next one is written: what is cut, stays cut.
 TALKER = r"""

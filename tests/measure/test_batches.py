@@ -49,7 +49,11 @@ def test_something_without_tensors_is_no_error():
 
 
 def test_token_ids_are_counted_as_tokens_and_images_are_not():
-    assert describe_inputs((torch.zeros(4, 10, dtype=torch.int64),), {}) == (4, 40)
-    assert describe_inputs((), {"attention_mask": torch.ones(4, 10), "input_ids": torch.zeros(4, 10).long()}) == (4, 40)
-    assert describe_inputs((torch.zeros(4, 3, 8, 8),), {}) == (4, None)
-    assert describe_inputs((), {}) == (None, None)
+    assert describe_inputs((torch.zeros(4, 10, dtype=torch.int64),), {}) == (4, 40, (4, 10))
+    assert describe_inputs((), {"attention_mask": torch.ones(4, 10), "input_ids": torch.zeros(4, 10).long()}) == (
+        4,
+        40,
+        (4, 10),
+    )
+    assert describe_inputs((torch.zeros(4, 3, 8, 8),), {}) == (4, None, (4, 3, 8, 8))
+    assert describe_inputs((), {}) == (None, None, None)

@@ -12,13 +12,16 @@ from rich.console import Console
 from rich.markup import escape
 
 from vivace import __version__
+from vivace.cli.check import check
 from vivace.cli.hardware import hardware
 from vivace.cli.logs import logs
 from vivace.cli.measure import measure
 from vivace.cli.plan import plan_app
 from vivace.cli.queue import cancel, queue
+from vivace.cli.run import run
 from vivace.cli.status import status
 from vivace.cli.submit import submit
+from vivace.cli.tune import tune
 from vivace.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,6 +57,9 @@ def root(
 
 
 app.command("measure")(measure)
+app.command("check")(check)
+app.command("run")(run)
+app.command("tune")(tune)
 app.command("hardware")(hardware)
 app.add_typer(plan_app, name="plan")
 app.command("submit")(submit)

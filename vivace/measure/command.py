@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -26,7 +26,7 @@ from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
 from vivace.records.base import write_text_atomically
 
-__all__ = ["TIME_OVER", "Outcome", "passthrough", "run_command"]
+__all__ = ["TIME_OVER", "Outcome", "environment_for", "passthrough", "run_command"]
 
 EXIT_TIMEOUT = 124  # as timeout(1)
 TIME_OVER = "stopped by vivace: the time given by --timeout was over"
@@ -56,12 +56,16 @@ def run_command(
     sink: Sink,
     progress: Progress,
     timeout_s: float | None = None,
+    more_environment: Mapping[str, str] | None = None,
     log_suffix: str = "",
 ) -> Outcome:
-    """Run it to its end (or to ``timeout_s``). ``sink(stream, data)`` gets its output as it comes."""
+    """Run it to its end (or to ``timeout_s``). ``sink(stream, data)`` gets its output as it comes.
+
+    ``more_environment`` are defaults: variables that the user has set win.
+    """
     folder = Path(settings.folder)
     began = time.monotonic()
-    process = _start(command, settings)
+    process = _start(command, {**(more_environment or {}), **os.environ}, settings)
     readers = _start_readers(process, folder, sink, log_suffix)
     with _interrupts_counted() as interrupts:
         timed_out = _wait(process, folder, progress, began, timeout_s, interrupts)
@@ -75,10 +79,10 @@ def run_command(
     return Outcome(code, time.monotonic() - began, timed_out=timed_out, interrupted=bool(interrupts))
 
 
-def _start(command: Sequence[str], settings: Settings) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], base: Mapping[str, str], settings: Settings) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            list(command), env=_environment(settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            list(command), env=environment_for(settings, base), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
     except FileNotFoundError:
         raise UserError(f"command not found: {command[0]}", hint="vivace measure -- python train.py …") from None
@@ -86,14 +90,16 @@ def _start(command: Sequence[str], settings: Settings) -> subprocess.Popen[bytes
         raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from None
 
 
-def _environment(settings: Settings) -> dict[str, str]:
-    environment = dict(os.environ)
+def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
+    """``base`` with what lets vivace into every Python process of the command."""
+    environment = dict(base)
     path = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join([str(_BOOTSTRAP), path] if path else [str(_BOOTSTRAP)])
     environment[VARIABLE] = settings.to_text()
     environment[HOME_VARIABLE] = os.pathsep.join(_homes())
-    environment.setdefault("KINETO_LOG_LEVEL", "99")  # our profiler window is not the script's: keep its log away
-    environment.setdefault("PYTHONUNBUFFERED", "1")  # a pipe would hold the script's output back
+    if settings.measure:
+        environment.setdefault("KINETO_LOG_LEVEL", "99")  # our profiler window is not the script's: keep its log away
+        environment.setdefault("PYTHONUNBUFFERED", "1")  # a pipe would hold the script's output back
     return environment
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from vivace.hardware.machine import this_machine
 from vivace.measure.command import TIME_OVER, Outcome, Progress, Sink, run_command
 from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
-from vivace.measure.inside.settings import Settings
+from vivace.measure.inside.settings import ENTRY, Settings
 from vivace.measure.merge import merge, read_payloads
 from vivace.measure.peers import Peers, find_peers
 from vivace.records.measurement import Measurement
 
-__all__ = ["Measured", "Request", "measure"]
+__all__ = ["Measured", "Request", "measure", "read_told"]
 
 RECORD = "measurement.json"
 
@@ -37,6 +38,14 @@ class Request:
     timeout_s: float | None = None
     output: Path = Path("runs")
     name: str | None = None
+    folder: Path | None = None
+    """An existing folder for the record, instead of a new one under ``output``."""
+    practices: tuple[str, ...] = ()
+    entry: str = ENTRY
+    """Module whose ``install`` the bootstrap calls in the process, when it is not measure's own."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    seed_offset: int | None = None
+    grad_norms: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,8 @@ class Measured:
 def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     """Run the command of ``request``; its output goes to ``sink``, how far it is to ``progress``."""
     _check(request)
-    peers = find_peers()
-    folder = _folder(request, peers)
+    peers = find_peers() if request.folder is None else None
+    folder = request.folder or _folder(request, peers)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     settings = Settings(
         folder=str(folder.resolve()),
@@ -66,11 +75,14 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         profile_steps=3 if request.profile else 0,
         sync_steps=3 if request.profile else 0,
         count_flops=request.flops,
+        grad_norms=request.grad_norms,
+        seed_offset=request.seed_offset,
+        practices=request.practices,
+        entry=request.entry,
     )
     try:
-        outcome = run_command(
-            request.command, settings, sink, progress, request.timeout_s, peers.log_suffix if peers else ""
-        )
+        suffix = peers.log_suffix if peers else ""
+        outcome = run_command(request.command, settings, sink, progress, request.timeout_s, request.environment, suffix)
     except UserError:
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -85,6 +97,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
                 f"{peers.count - ended} of {peers.count} tasks were killed, or still ran when the first had ended"
             )
     payloads = read_payloads(folder)
+    told = read_told(folder)
     seen = _Seen(torch_imported=any(folder.glob("imported-*")), steps=_steps_in_progress(folder))
     _tidy(folder)
     if not any(payload["total_steps"] for payload in payloads):
@@ -92,7 +105,16 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         return Measured(None, folder, outcome, message, hint)
     if not folder.is_dir():  # the script cleaned it up under us; the record must not be lost for that
         folder.mkdir(parents=True, exist_ok=True)
-    record = merge(payloads, this_machine(), request.command, dict(os.environ), str(folder), started_at, notes)
+    record = merge(
+        payloads,
+        this_machine(),
+        request.command,
+        {**request.environment, **os.environ},
+        str(folder),
+        started_at,
+        notes,
+        practices=told,
+    )
     record = _with_outcome(record, outcome)
     record.save(folder / RECORD)
     return Measured(record, folder, outcome)
@@ -144,6 +166,19 @@ class _Seen:
     steps: int
 
 
+def read_told(folder: Path) -> dict[str, str]:
+    """What became of the practices that were asked for, as the process of the lowest rank tells it."""
+    for path in sorted(folder.glob("practices-*.json"), key=_rank_in_name):
+        with contextlib.suppress(OSError, ValueError):
+            told: dict[str, str] = json.loads(path.read_text())
+            return told
+    return {}
+
+
+def _rank_in_name(path: Path) -> int:
+    return int(path.stem.split("-")[1])
+
+
 def _steps_in_progress(folder: Path) -> int:
     """The steps that a process had done when it last told; it may have been killed before it could write more."""
     steps = 0
@@ -155,7 +190,7 @@ def _steps_in_progress(folder: Path) -> int:
 
 def _tidy(folder: Path) -> None:
     """The payloads and progress files have served; the record, the logs stay."""
-    for pattern in ("rank-*.json", "progress-*.json", "imported-*", STOP_FILE, ".rank-*.tmp"):
+    for pattern in ("rank-*.json", "progress-*.json", "practices-*.json", "imported-*", STOP_FILE, ".rank-*.tmp"):
         for path in folder.glob(pattern):
             with contextlib.suppress(OSError):
                 path.unlink()

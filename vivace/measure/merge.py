@@ -31,6 +31,7 @@ from vivace.records.measurement import (
     Validation,
 )  # fmt: skip
 from vivace.records.privacy import safe_command, safe_environment, safe_text
+from vivace.records.structure import Structure
 
 __all__ = ["merge", "read_payloads"]
 
@@ -66,6 +67,7 @@ def merge(
     folder: str,
     started_at: str,
     notes: Sequence[str] = (),
+    practices: dict[str, str] | None = None,
 ) -> Measurement:
     first = payloads[0]
     steps = len(first["series"]["step"])
@@ -92,6 +94,13 @@ def merge(
         clock=first["clock"],
         series_ms={name: tuple(values) for name, values in first["series"].items()},
         losses=_mean_losses(payloads),
+        trajectory=_mean_columns([p["trajectory"] for p in payloads]),
+        gradient_norms={int(step): norm for step, norm in first["gradient_norms"].items()},
+        before_window_s=first["before_window_s"],
+        input_shapes=first["input_shapes"],
+        imbalance_ms=_imbalance_ms(payloads),
+        structure=Structure(**first["structure"]),
+        practices=practices or {},
         parameters=first["parameters"]["total"],
         trainable_parameters=first["parameters"]["trainable"],
         flops=flops,
@@ -159,8 +168,23 @@ def _sum(values: Sequence[Any]) -> Any:
     return sum(present) if present else None
 
 
+def _imbalance_ms(payloads: Sequence[Payload]) -> float | None:
+    """How much longer the slowest rank computes than the ranks do on average, per step: time the others wait."""
+    if len(payloads) < 2:
+        return None
+    per_rank = [
+        [sum(parts) for parts in zip(p["series"]["forward"], p["series"]["backward"], strict=True)] for p in payloads
+    ]
+    excess = [max(column) - sum(column) / len(column) for column in zip(*per_rank, strict=False)]
+    return sum(excess) / len(excess) if excess else None
+
+
 def _mean_losses(payloads: Sequence[Payload]) -> tuple[float | None, ...]:
-    columns = zip(*(p["losses"] for p in payloads), strict=False)
+    return _mean_columns([p["losses"] for p in payloads])
+
+
+def _mean_columns(rows: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
+    columns: list[tuple[Any, ...]] = list(zip(*rows, strict=False))
     return tuple(sum(column) / len(column) if None not in column else None for column in columns)
 
 

@@ -35,7 +35,12 @@ class Finding(Part):
     where: Place | None = None
     evidence: dict[str, float | int | str | bool | None]
     applies: bool = Field(description="whether `run --with` can do it from outside")
-    advice: str = ""
+    title: str = ""
+    says: str = Field("", description="one sentence with the figures in it")
+    setting: str | None = Field(None, description="the word for `--with`")
+    by_hand: str = Field("", description="the lines to change, for those who prefer to edit")
+    also_try: tuple[str, ...] = Field((), description="other words that may serve as well")
+    why_not: str | None = Field(None, description="why it does not apply from outside")
 
 
 class Findings(Record):
@@ -46,3 +51,6 @@ class Findings(Record):
     measurement: str = Field(description="path of the measurement they rest on")
     findings: tuple[Finding, ...]
     verdict: Literal["tuned", "improvable", "unknown"]
+    worth: float = Field(1.0, ge=1, description="upper bound of all findings together")
+    cause: str | None = Field(None, description="what the GPU waits for, from differential runs")
+    notes: tuple[str, ...] = ()

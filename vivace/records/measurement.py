@@ -8,6 +8,7 @@ from pydantic import Field
 
 from vivace.records.base import Part, Record
 from vivace.records.machine import Machine
+from vivace.records.structure import Spot, Structure
 
 __all__ = [
     "Copies", "DeviceMemory", "Energy", "Flops", "HostMemory", "Kernel", "Loader", "Measurement", "Memory", "Mfu",
@@ -123,6 +124,7 @@ class Profile(Part):
     communication_ms_per_step: float | None = None
     communication_exposed_ms_per_step: float | None = None
     copies: tuple[Copies, ...] = ()
+    roles_ms: dict[str, float] = Field(default_factory=dict, description="kernel time per step by what it is for")
     top: tuple[Kernel, ...] = ()
 
 
@@ -143,6 +145,7 @@ class Loader(Part):
     persistent_workers: bool
     prefetch_factor: int | None
     iterable: bool
+    where: Spot | None = None
 
 
 class Validation(Part):
@@ -188,6 +191,13 @@ class Measurement(Record):
     clock: Literal["gpu", "host"] = "host"
     series_ms: dict[str, tuple[float, ...]] = Field(default_factory=dict, description="'step' and phases, per step")
     losses: tuple[float | None, ...] = Field((), description="per step, mean over ranks")
+    trajectory: tuple[float | None, ...] = Field((), description="the loss of every step since the first")
+    gradient_norms: dict[int, float] = Field(default_factory=dict, description="by number of the step, not timed ones")
+    before_window_s: float | None = Field(None, description="from the import of torch to the first timed step")
+    input_shapes: int | None = Field(None, description="different shapes that went into the model")
+    imbalance_ms: float | None = Field(None, description="per step, slowest rank's computing over the ranks' mean")
+    structure: Structure = Field(default_factory=Structure)
+    practices: dict[str, str] = Field(default_factory=dict, description="asked by `--with` → 'applied' or why not")
     parameters: int | None = None
     trainable_parameters: int | None = None
     flops: Flops | None = None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from vivace.records.base import Part, Record
-from vivace.records.finding import Risk
+from vivace.records.finding import Finding, Risk
+from vivace.records.machine import Machine
+from vivace.records.measurement import Spread
 
-__all__ = ["Gain", "Interval", "Proof"]
+__all__ = ["Gain", "Harm", "Interval", "Payback", "Proof", "Rejected", "Side"]
 
 
 class Interval(Part):
-    """A ratio with its confidence interval."""
+    """A ratio with its 95 % confidence interval."""
 
     median: float = Field(gt=0)
     low: float = Field(gt=0)
@@ -21,10 +25,59 @@ class Interval(Part):
 class Gain(Part):
     """One practice of the winning set: what it brings alone, and as the last one added."""
 
-    practice: str
+    practice: str = Field(description="the word for `--with`")
     risk: Risk
+    title: str = ""
     alone: Interval | None = None
     last: Interval | None = None
+    by_hand: str = ""
+
+
+class Rejected(Part):
+    """A practice that was tried and left out, or not tried, and why."""
+
+    practice: str
+    why: str
+    ratio: float | None = Field(None, description="speed against the best set without it, where it was measured")
+    outcome: str | None = None
+
+
+class Harm(Part):
+    """The losses of the tuned runs against the baseline's own reruns.
+
+    ``moved`` is how far a tuned run's losses lie from the baseline's with the same seed (root mean square over the
+    steps); ``band`` is how far two runs of the baseline with different seeds lie from each other.
+    """
+
+    verdict: Literal["same losses", "inside the band", "outside the band", "not comparable"]
+    moved: float | None = None
+    band: float | None = None
+    norm_moved: float | None = None
+    norm_band: float | None = None
+    steps: int = 0
+    rounds: int = 0
+    says: str = ""
+
+
+class Payback(Part):
+    """Compilation and the like cost time once; each step then wins some back."""
+
+    extra_s: float
+    saved_ms_per_step: float
+    steps: int | None = Field(description="after so many steps the run is ahead; None: never")
+
+
+class Side(Part):
+    """The baseline or the tuned job, over its paired runs."""
+
+    samples_per_s: float | None = None
+    step_ms: Spread | None = None
+    phases_ms: dict[str, float] = Field(default_factory=dict, description="mean per step")
+    device_memory_gib: float | None = None
+    host_memory_gib: float | None = None
+    joules_per_sample: float | None = None
+    mfu: float | None = None
+    losses: tuple[tuple[float | None, ...], ...] = Field((), description="one trajectory a round")
 
 
 class Proof(Record):
@@ -35,4 +88,14 @@ class Proof(Record):
     practices: tuple[Gain, ...]
     trials: tuple[str, ...] = Field(description="folders of the trials it rests on")
     losses_in_band: bool | None = None
+    harm: Harm | None = None
+    before: Side | None = None
+    after: Side | None = None
+    payback: Payback | None = None
+    rejected: tuple[Rejected, ...] = ()
+    proposed: tuple[Finding, ...] = Field((), description="worth something, but for a person to decide or edit")
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+    machine: Machine | None = None
+    run_with: str = Field("", description="the command that trains with the winning set")
     notes: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ class Run(Record):
 
     command: tuple[str, ...]
     practices: tuple[str, ...] = ()
+    told: dict[str, str] = Field(default_factory=dict, description="practice → 'applied: …' or why not")
     launcher: Literal["local", "slurm"]
     name: str | None = None
     job_id: str | None = None

@@ -9,7 +9,9 @@ from pydantic import Field
 from vivace.records.base import Record
 from vivace.records.measurement import Measurement
 
-__all__ = ["Trial"]
+__all__ = ["Outcome", "Trial"]
+
+Outcome = Literal["ok", "out-of-memory", "crash", "timeout", "interrupted"]
 
 
 class Trial(Record):
@@ -20,7 +22,7 @@ class Trial(Record):
     name: str
     command: tuple[str, ...]
     practices: tuple[str, ...]
-    outcome: Literal["ok", "out-of-memory", "crash", "timeout", "interrupted"]
+    outcome: Outcome
     seconds: float = Field(ge=0)
     message: str = ""
     measurement: Measurement | None = None

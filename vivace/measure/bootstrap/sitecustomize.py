@@ -5,9 +5,11 @@ path), then, if a measurement was asked for, waits for ``import torch`` and inst
 A process that never imports torch pays one entry in ``sys.meta_path`` and nothing else. Standard library only.
 """
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 from typing import Any
@@ -89,9 +91,8 @@ class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def _install(settings_text: str) -> None:
     """Whatever goes wrong in here is ours: say so, and let the training run unmeasured."""
     try:
-        from vivace.measure.inside.install import install
-
-        install(settings_text)
+        entry = json.loads(settings_text)["entry"]
+        importlib.import_module(entry).install(settings_text)
     except Exception as error:
         sys.stderr.write(f"vivace: cannot measure this process ({type(error).__name__}: {error})\n")
 

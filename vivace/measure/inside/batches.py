@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-__all__ = ["BatchReader", "describe_inputs"]
+__all__ = ["BatchReader", "describe_inputs", "padding_share"]
 
 _DEPTH = 4  # batches are tuples of dicts of tensors; deeper nesting is not a batch
 
@@ -53,22 +53,39 @@ class BatchReader:
         return int(shape[1] if self.where == "second" and len(shape) > 1 else shape[0])
 
 
-def describe_inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | None, int | None]:
-    """(samples, tokens) of a forward's inputs; tokens only where the input is a matrix of integer ids."""
+def padding_share(args: tuple[Any, ...], kwargs: dict[str, Any]) -> float | None:
+    """The share of positions that only fill rows of token ids up: the longest run of one value at each row's end."""
+    with contextlib.suppress(Exception):
+        tensor = kwargs.get("input_ids")
+        tensor = tensor if tensor is not None else _first_tensor((args, kwargs))
+        if tensor is not None and str(tensor.dtype) in _ID_DTYPES and tensor.dim() == 2 and tensor.shape[1] > 1:
+            differs = (tensor != tensor[:, -1:]).flip(1).int()
+            run = differs.argmax(dim=1)  # equal values at the end of each row, the last one included
+            filled = (run - 1).clamp(min=0).float() * (differs.amax(dim=1) > 0)
+            return float(filled.mean() / tensor.shape[1])
+    return None
+
+
+def describe_inputs(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int | None, int | None, tuple[int, ...] | None]:
+    """(samples, tokens, shape) of a forward's inputs; tokens only where the input is a matrix of integer ids."""
     with contextlib.suppress(Exception):  # inputs can be anything (nested tensors raise when asked for their shape)
         return _samples_and_tokens(args, kwargs)
-    return None, None
+    return None, None, None
 
 
-def _samples_and_tokens(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int | None, int | None]:
+def _samples_and_tokens(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[int | None, int | None, tuple[int, ...] | None]:
     tensor = kwargs.get("input_ids")
     if tensor is None or not hasattr(tensor, "shape"):
         tensor = _first_tensor((args, kwargs))
     if tensor is None:
-        return None, None
+        return None, None, None
     samples = int(tensor.shape[0]) if tensor.dim() else 1
     is_ids = not tensor.is_floating_point() and not tensor.is_complex() and str(tensor.dtype) in _ID_DTYPES
-    return samples, tensor.numel() if is_ids and tensor.dim() == 2 else None
+    return samples, tensor.numel() if is_ids and tensor.dim() == 2 else None, tuple(tensor.shape)
 
 
 _ID_DTYPES = ("torch.int64", "torch.int32")

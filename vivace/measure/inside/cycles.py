@@ -24,6 +24,10 @@ class Cycles:
         self._others = 0
         self.changed = False
 
+    def seen(self) -> list[Any]:
+        """The optimizers that stepped and are still alive."""
+        return list(self._seen)
+
     def step(self, optimizer: Any) -> bool:
         """Whether this step ends a cycle."""
         is_new = optimizer not in self._seen

@@ -15,9 +15,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-__all__ = ["FlopCount", "something_was_compiled", "uncounted"]
+from vivace.measure.inside.operators import OperatorWatch
+
+__all__ = ["FlopCount", "counting", "something_was_compiled", "uncounted"]
 
 _counting: list[FlopCount] = []
+
+
+def counting() -> bool:
+    """Whether this is the step whose operators are counted."""
+    return bool(_counting)
 
 
 def uncounted(function: Callable[[Any], Any], argument: Any) -> Any:
@@ -45,6 +52,7 @@ class FlopCount(TorchDispatchMode):
         self.recomputed = 0
         self.by_type: dict[str, int] = {}
         self.uncounted: set[str] = set()
+        self.operators = OperatorWatch()
 
     def begin(self) -> None:
         self._stance = _eager()
@@ -72,10 +80,12 @@ class FlopCount(TorchDispatchMode):
                 return result
         result = func(*args, **kwargs)
         if packet in flop_registry:
-            self._add(flop_registry[packet](*args, **kwargs, out_val=result), str(packet), args)
+            self._add(flop_registry[packet](*args, **kwargs, out_val=result), packet.__name__, args, result)
+        else:
+            self.operators.see(packet.__name__, args, result, self._where())
         return result
 
-    def _add(self, flops: int, name: str, args: Any) -> None:
+    def _add(self, flops: int, name: str, args: Any, result: Any) -> None:
         where = self._where()
         if where == "elsewhere":
             return  # an optimizer's own products (Muon), metrics, validation: not the model's work on this batch
@@ -86,6 +96,8 @@ class FlopCount(TorchDispatchMode):
         else:
             self.backward += flops
         kind = _arithmetic(name, args)
+        if where == "forward":
+            self.operators.see_product(name, args, result, kind)
         self.by_type[kind] = self.by_type.get(kind, 0) + flops
 
     def as_dict(self) -> dict[str, Any]:

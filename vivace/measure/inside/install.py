@@ -6,7 +6,16 @@ import contextlib
 import os
 from pathlib import Path
 
-from vivace.measure.inside.patches import backwards, collectives, loaders, modules, optimizers, transfers
+from vivace.measure.inside import seeds
+from vivace.measure.inside.patches import (
+    backwards,
+    collectives,
+    creations,
+    loaders,
+    modules,
+    optimizers,
+    transfers,
+)
 from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.session import Session
 from vivace.measure.inside.settings import Settings
@@ -17,12 +26,15 @@ __all__ = ["install"]
 def install(settings_text: str) -> Session:
     settings = Settings.from_text(settings_text)
     _tell_that_torch_was_imported(settings)
+    if settings.seed_offset is not None:
+        seeds.install(settings.seed_offset)
     recorder = Recorder()
     session = Session(settings, recorder)
+    session.creations = creations.install()
     session.forwards = modules.install(recorder)
-    loaders.install(recorder, session.loaders)
+    loaders.install(recorder, session.loaders, session.creations)
     backwards.install(recorder, session.begin)
-    optimizers.install(recorder, session.begin, session.on_step)
+    optimizers.install(recorder, session)
     transfers.install(recorder)
     collectives.install(recorder)
     return session

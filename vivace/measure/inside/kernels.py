@@ -21,6 +21,7 @@ __all__ = ["ProfileWindow", "analyse"]
 
 _TOP = 12
 _FAMILIES = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text())
+_ROLES, _CPU_ROLES = _FAMILIES["roles"], _FAMILIES["cpu_roles"]
 Interval = tuple[float, float]
 
 
@@ -61,6 +62,7 @@ class ProfileWindow:
         total = sum(e.self_cpu_time_total for e in operators) or 1.0
         return {
             "steps": steps,
+            "roles_ms": _roles([(e.key, e.self_cpu_time_total / 1e3) for e in operators], _CPU_ROLES, steps),
             "top": [
                 {
                     "name": e.key,
@@ -98,6 +100,7 @@ def analyse(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
         "communication_ms_per_step": length(union(communication)) / 1e3 / steps,
         "communication_exposed_ms_per_step": exposed_us / 1e3 / steps,
         "copies": _copies([e for e in work if e["cat"] == "gpu_memcpy"], steps),
+        "roles_ms": _roles([(e["name"], e["dur"] / 1e3) for e, _ in kernels], _ROLES, steps),
         "top": _top([e for e, _ in kernels], steps),
     }
 
@@ -109,6 +112,15 @@ def family(name: str) -> str:
         if any(part in name for part in _FAMILIES[kind]):
             return kind
     return "other"
+
+
+def _roles(work: list[tuple[str, float]], rules: dict[str, list[str]], steps: int) -> dict[str, float]:
+    """Milliseconds per step by what the work is for (convolution, matmul, layout, …); the first rule that fits wins."""
+    sums: dict[str, float] = defaultdict(float)
+    for name, ms in work:
+        name = name.lower()
+        sums[next((role for role, parts in rules.items() if any(part in name for part in parts)), "other")] += ms
+    return {role: ms / steps for role, ms in sorted(sums.items(), key=lambda item: -item[1])}
 
 
 def union(spans: Iterable[Interval]) -> list[Interval]:

@@ -19,6 +19,7 @@ from vivace.measure.inside.ceiling import matmul_ceiling_tflops
 from vivace.measure.inside.memory import devices_in_use
 from vivace.measure.inside.provenance import describe_devices, describe_process
 from vivace.measure.inside.recorder import gpu_marks, host_marks
+from vivace.measure.inside.structure import describe_structure
 from vivace.measure.inside.timeline import PHASES, Step, Timeline, split
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "process": describe_process(),
         "written_at": time.time(),
         "parameters": _parameters(session),
+        "before_window_s": session.before_window_s,
+        "trajectory": _trajectory(session) if touch_gpu or not on_gpu else [],
+        "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
+        "input_shapes": len({f["shape"] for step in main.steps for f in step.forwards if f["grad"]}),
+        "structure": describe_structure(session),
         "notes": session.notes,
     }  # fmt: skip
 
@@ -159,6 +165,20 @@ def _losses(steps: list[Step]) -> list[float | None]:
             parts = [float(loss) for loss in step.backwards if loss is not None]
             losses.append(sum(parts) if parts else None)
     return losses
+
+
+def _trajectory(session: Session) -> list[float | None]:
+    """The loss of every step since the first, timed or not: what two runs of one script are compared by."""
+    if not session.all_marks_kept:
+        return []
+    return _losses(split(host_marks(session.recorder.marks)).steps)
+
+
+def _gradient_norms(session: Session) -> dict[str, float]:
+    """By number of the step; of several optimizers together."""
+    with contextlib.suppress(RuntimeError):
+        return {str(step): sum(float(n) ** 2 for n in norms) ** 0.5 for step, norms in session.norms.items()}
+    return {}
 
 
 def _per_step(counts: list[int]) -> float | None:

@@ -37,6 +37,7 @@ __all__ = ["Session", "Stage"]
 
 _ENERGY_WINDOW_S = 2.0  # the NVML counter is refreshed every 20 to 100 ms: two seconds keep that error below 5 %
 _TAIL_STEPS_MAX = 2000
+_NORM_STEPS = 8
 _MARKS_KEPT = 20_000
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
 _RESTARTS_MAX = 3  # a script that makes a new optimizer every epoch must not keep us waiting for ever
@@ -48,6 +49,7 @@ class Stage(enum.Enum):
     FLOPS_EARLY = "counting FLOPs"
     WINDOW = "measuring"
     TAIL = "measuring energy"
+    NORMS = "recording gradient norms"
     PROFILE = "profiling"
     SYNCS = "looking for sync points"
     FLOPS_LATE = "counting FLOPs, uncompiled"
@@ -61,6 +63,8 @@ class Session:
         self.settings, self.recorder = settings, recorder
         self.loaders: dict[str, Any] = {}
         self.forwards: Any = None
+        self.creations: Any = None
+        self.began_s = time.perf_counter()
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
@@ -74,6 +78,9 @@ class Session:
         self.window: tuple[int, int] | None = None  # indices into the recorder's marks
         self.window_start: int | None = None
         self.warmup_done = 0
+        self.before_window_s: float | None = None  # from the import of torch to the first timed step
+        self.all_marks_kept = True
+        self.norms: dict[int, list[torch.Tensor]] = {}
         self.flops: FlopCount | None = None
         self.profile: dict[str, Any] | None = None
         self.syncs: SyncWatch | None = None
@@ -190,6 +197,7 @@ class Session:
         if len(marks) > _MARKS_KEPT:
             _code, ns, event, _extra = marks[-1]  # the mark that ended this step
             marks[:] = [("open", ns, event, None)]
+            self.all_marks_kept = False
 
     def _begin_flops(self, stage: Stage) -> None:
         self.flops = FlopCount(where=self._where)
@@ -219,6 +227,7 @@ class Session:
         if self.forwards is not None and not something_was_compiled():
             self.forwards.narrow()
         self.warmup_done = self.total_steps
+        self.before_window_s = time.perf_counter() - self.began_s
         self.window_start = len(self.recorder.marks) - 1
         self.energy = EnergyMeter([device["uuid"] for device in describe_devices(devices_in_use())])
         self.energy.start()
@@ -244,7 +253,24 @@ class Session:
         if short and self.world == 1 and self.stage_steps < _TAIL_STEPS_MAX:
             return
         self.energy.stop(steps)
-        self._begin_profile()
+        if self.settings.grad_norms:
+            self._enter(Stage.NORMS)
+        else:
+            self._begin_profile()
+
+    def wants_norm(self) -> bool:
+        """Gradient norms cost time: they are taken before and after the timed steps, never in them."""
+        return self.settings.grad_norms and self.stage in (Stage.WARMUP, Stage.NORMS)
+
+    def note_gradients(self, optimizer: Any) -> None:
+        with contextlib.suppress(Exception):
+            gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients).detach()
+            self.norms.setdefault(self.total_steps, []).append(norm)
+
+    def _during_norms(self) -> None:
+        if self.stage_steps >= _NORM_STEPS:
+            self._begin_profile()
 
     def _begin_profile(self) -> None:
         if self.settings.profile_steps > 0 and threading.current_thread() is not threading.main_thread():

@@ -7,15 +7,20 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 
-__all__ = ["HOME_VARIABLE", "VARIABLE", "Settings", "rank_and_world"]
+__all__ = ["ENTRY", "HOME_VARIABLE", "VARIABLE", "Settings", "rank_and_world"]
 
 VARIABLE = "VIVACE_INSIDE"
 HOME_VARIABLE = "VIVACE_HOME"
+ENTRY = "vivace.measure.inside.install"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``folder`` receives the payloads; ``warmup_steps`` of None means: detect it."""
+    """``folder`` receives the payloads; ``warmup_steps`` of None means: detect it.
+
+    ``entry`` names the module whose ``install`` the bootstrap calls: this package's, or one that builds on it.
+    ``practices`` and ``strict`` are for such a one. ``seed_offset`` of None leaves the script's seeds alone.
+    """
 
     folder: str
     steps: int = 50
@@ -23,13 +28,20 @@ class Settings:
     profile_steps: int = 3
     sync_steps: int = 3
     count_flops: bool = True
+    grad_norms: bool = False
+    seed_offset: int | None = None
+    entry: str = ENTRY
+    measure: bool = True
+    practices: tuple[str, ...] = ()
+    strict: bool = False
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> Settings:
-        return cls(**json.loads(text))
+        fields = json.loads(text)
+        return cls(**{**fields, "practices": tuple(fields.get("practices", ()))})
 
 
 def rank_and_world() -> tuple[int, int]:

@@ -6,9 +6,7 @@ caused it, so the stack is there to be read. Explicit ``synchronize()`` calls do
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 import warnings
 from collections import Counter
 from types import FrameType
@@ -16,13 +14,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["SyncWatch"]
+from vivace.measure.inside.places import is_library, is_torch_or_ours, short_name, source_line
 
-_LIBRARIES = tuple(
-    os.path.abspath(path) for path in {*sysconfig.get_paths().values(), os.path.dirname(torch.__file__)} if path
-)
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+__all__ = ["SyncWatch"]
 
 
 class SyncWatch:
@@ -71,43 +65,17 @@ class SyncWatch:
     def _note(self, frame: FrameType | None, operation: str | None) -> None:
         """Charge it to the nearest line of the user's own code; a library in between (a trainer) is named too."""
         via = None
-        while frame is not None and _is_library(frame.f_code.co_filename):
-            if via is None and not _is_torch_or_ours(frame.f_code.co_filename):
+        while frame is not None and is_library(frame.f_code.co_filename):
+            if via is None and not is_torch_or_ours(frame.f_code.co_filename):
                 via = frame
             frame = frame.f_back
         place = frame or via
         if place is not None:
-            code = operation if operation and via is None else _source_line(place)
-            self.counts[(place.f_code.co_filename, place.f_lineno, code, _short(via) if frame else None)] += 1
+            code = operation if operation and via is None else source_line(place)
+            self.counts[(place.f_code.co_filename, place.f_lineno, code, short_name(via) if frame else None)] += 1
 
     def as_list(self, steps: int) -> list[dict[str, Any]]:
         return [
             {"file": file, "line": line, "code": code, "via": via, "per_step": count / steps}
             for (file, line, code, via), count in self.counts.most_common()
         ]
-
-
-def _short(frame: FrameType | None) -> str | None:
-    """``transformers/trainer.py:2671``"""
-    if frame is None:
-        return None
-    parts = frame.f_code.co_filename.split(os.sep)
-    return f"{os.sep.join(parts[-2:])}:{frame.f_lineno}"
-
-
-def _is_torch_or_ours(filename: str) -> bool:
-    path = os.path.abspath(filename)
-    return filename.startswith("<") or path.startswith((_OURS, _TORCH)) or os.sep + "site-packages" not in path
-
-
-def _is_library(filename: str) -> bool:
-    path = os.path.abspath(filename)
-    return (
-        filename.startswith("<") or path.startswith(_OURS) or any(path.startswith(root + os.sep) for root in _LIBRARIES)
-    )
-
-
-def _source_line(frame: FrameType) -> str:
-    import linecache
-
-    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()[:120]

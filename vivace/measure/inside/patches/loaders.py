@@ -12,12 +12,13 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from vivace.measure.inside.batches import BatchReader
 from vivace.measure.inside.flops import uncounted
 from vivace.measure.inside.patches import in_place_of
+from vivace.measure.inside.patches.creations import Creations
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["install"]
 
 
-def install(recorder: Recorder, seen: dict[str, Any]) -> None:
+def install(recorder: Recorder, seen: dict[str, Any], creations: Creations) -> None:
     """``seen`` collects the settings of the DataLoaders in use; it outlives them."""
     original_next = _BaseDataLoaderIter.__next__
     original_iter = DataLoader.__iter__
@@ -38,7 +39,7 @@ def install(recorder: Recorder, seen: dict[str, Any]) -> None:
 
     def start(self: Any) -> Any:
         with contextlib.suppress(Exception):
-            seen[str(id(self))] = _settings_of(self)
+            seen[str(id(self))] = {**_settings_of(self), "where": creations.place(self)}
         if not recorder.here():
             iterator = original_iter(self)
         else:

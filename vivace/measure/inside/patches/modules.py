@@ -8,14 +8,17 @@ only: the hundreds of inner modules of a network then cost nothing.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch.compiler import is_compiling
 
-from vivace.measure.inside.batches import describe_inputs
+from vivace.measure.inside.batches import describe_inputs, padding_share
+from vivace.measure.inside.flops import counting
 from vivace.measure.inside.patches import in_place_of
+from vivace.measure.inside.places import user_place
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["Forwards", "install"]
@@ -28,9 +31,26 @@ class Forwards:
         self.roots: WeakSet[torch.nn.Module] = WeakSet()
         self.original = torch.nn.Module.__call__
         self.call: Any = None
+        self.autocast: str | None = None  # the dtype of the autocast around the first forward
+        self.padding_share: float | None = None
+        self.eval_with_grad: dict[str, dict[str, Any]] = {}  # forwards in eval mode that kept a graph, by line
+
+    def meet(self, root: torch.nn.Module) -> None:
+        """A root's first forward: note what surrounds it."""
+        self.roots.add(root)
+        device = next(root.parameters()).device.type
+        if self.autocast is None and torch.is_autocast_enabled(device):
+            self.autocast = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+
+    def note_grad_in_eval(self) -> None:
+        place = user_place(2) or {"file": "?", "line": 0, "code": ""}
+        entry = self.eval_with_grad.setdefault(f"{place['file']}:{place['line']}", {**place, "forwards": 0})
+        entry["forwards"] += 1
 
     def narrow(self) -> None:
-        """From here on watch only the classes that roots are of."""
+        """From here on watch only the classes that roots are of (unless someone else stands around us)."""
+        if torch.nn.Module.__call__ is not self.call:
+            return
         for kind in {type(root) for root in self.roots}:
             if kind.__call__ is self.call:
                 kind.__call__ = self.call  # type: ignore[method-assign]
@@ -47,7 +67,8 @@ def install(recorder: Recorder) -> Forwards:
         if known is None:
             known = has_parameters[module] = next(module.parameters(), None) is not None
             if known:
-                roots.add(module)
+                with contextlib.suppress(Exception):
+                    forwards.meet(module)
         return known
 
     def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -61,8 +82,13 @@ def install(recorder: Recorder) -> Forwards:
         extra = None
         try:
             output = inner(*args, **kwargs)
-            samples, tokens = describe_inputs(args, kwargs)
-            extra = {"root": id(self), "samples": samples, "tokens": tokens, "grad": torch.is_grad_enabled()}
+            samples, tokens, shape = describe_inputs(args, kwargs)
+            grad = torch.is_grad_enabled()
+            extra = {"root": id(self), "samples": samples, "tokens": tokens, "shape": shape, "grad": grad}
+            if grad and recorder.evaluating:
+                forwards.note_grad_in_eval()
+            if counting() and forwards.padding_share is None:
+                forwards.padding_share = padding_share(args, kwargs)
             return output
         finally:
             recorder.inside = False

@@ -36,27 +36,31 @@ def _is_outermost() -> bool:
 _HOOKED_STEP = torch.optim.Optimizer.profile_hook_step(lambda self: None).__code__
 
 
-def install(recorder: Recorder, on_first: Any, on_step: Any) -> None:
-    """``on_first(device)`` arms the recorder for the thread and device that really train.
-    ``on_step(optimizer, skipped)`` is called after the outermost step and leaves the closing mark itself."""
+def install(recorder: Recorder, session: Any) -> None:
+    """``session.begin(device)`` arms the recorder for the thread and device that really train.
+    ``session.on_step(optimizer, skipped)`` is called after the outermost step and leaves the closing mark itself."""
     scaler = _Scaler()
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         with contextlib.suppress(Exception):
-            on_first(_device_of(optimizer))
-        if recorder.here() and not scaler.running and _is_outermost():
+            session.begin(_device_of(optimizer))
+        if not recorder.here() or not _is_outermost():
+            return
+        if session.wants_norm():
+            session.note_gradients(optimizer)
+        if not scaler.running:
             recorder.mark("opt+")
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         scaler.stepped = True
         if recorder.here() and not scaler.running and _is_outermost():
-            on_step(optimizer, False)
+            session.on_step(optimizer, False)
 
     # A compiled optimizer step must not be traced through our hooks.
     before._torchdynamo_disable = after._torchdynamo_disable = True  # type: ignore[attr-defined]
     register_optimizer_step_pre_hook(unseen_by_dynamo(before))
     register_optimizer_step_post_hook(unseen_by_dynamo(after))
-    _watch_the_scaler(recorder, scaler, on_step)
+    _watch_the_scaler(recorder, scaler, session.on_step)
 
 
 def _device_of(optimizer: Any) -> torch.device:

@@ -11,7 +11,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.recorder import Recorder
 
-__all__ = ["install"]
+__all__ = ["goes_to_gpu", "install"]
 
 
 def install(recorder: Recorder) -> None:
@@ -30,7 +30,7 @@ def _watched(recorder: Recorder, original: Any, always: bool) -> Any:
         # is_cuda and is_cpu are plain flags; asking for more (is_pinned) would start CUDA in a forked worker.
         if recorder.inside or not recorder.armed or is_compiling() or not self.is_cpu or not recorder.here():
             return original(self, *args, **kwargs)
-        if not always and not _goes_to_gpu(*args, **kwargs):
+        if not always and not goes_to_gpu(*args, **kwargs):
             return original(self, *args, **kwargs)
         recorder.mark("copy+")
         try:
@@ -41,7 +41,7 @@ def _watched(recorder: Recorder, original: Any, always: bool) -> Any:
     return in_place_of(original, transfer)
 
 
-def _goes_to_gpu(*args: Any, **kwargs: Any) -> bool:
+def goes_to_gpu(*args: Any, **kwargs: Any) -> bool:
     """Whether ``tensor.to(…)`` names a GPU: by device, by name, by number, or by another tensor."""
     target = kwargs.get("device", kwargs.get("other", args[0] if args else None))
     if isinstance(target, torch.Tensor):

@@ -1,0 +1,84 @@
+"""``vivace check -- COMMAND``: parse, call ``vivace.tune.checking``, print."""
+
+from __future__ import annotations
+
+import sys
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from vivace.cli.showing import embedded_example, shown
+from vivace.errors import UserError
+from vivace.measure.measuring import Request
+from vivace.report.findings_view import findings_view
+from vivace.report.terminal import measurement_view
+from vivace.tune.checking import check as run_check
+
+__all__ = ["check"]
+
+EXIT_TOO_MUCH_LEFT = 1
+
+
+def check(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Optimizer steps to time.")] = 40,
+    probes: Annotated[bool, typer.Option(help="Short differential runs that tell the causes of waiting apart.")] = True,
+    fail_over: Annotated[
+        float | None,
+        typer.Option("--fail-over", help="Exit with 1 when more than this ratio is left on the table (for CI)."),
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Stop each run after so many seconds.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the findings; the command's output goes to stderr.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the command's output.")] = False,
+) -> None:
+    """Say what holds a training command back, ranked by what each fix is worth. The script is not edited.
+
+    Each price is an upper bound, from times that were measured. Without a command, the example that ships with vivace
+    is checked.
+
+    Examples:
+
+        vivace check -- python train.py -b 256
+
+        vivace check --json --fail-over 1.2 -- torchrun --nproc-per-node 4 train.py
+    """
+    if fail_over is not None and not fail_over >= 1:
+        raise UserError(f"--fail-over must be 1 or more, not {fail_over:g}")
+    console = Console(stderr=True)
+    request = Request(
+        command=tuple(command or embedded_example()), steps=steps, timeout_s=timeout, output=output, name=name
+    )
+    with shown(console, json, quiet) as (sink, progress, _say):
+        checked = run_check(request, probes, sink, progress)
+    if checked.findings is None or checked.measured.measurement is None:
+        message = checked.measured.message or "nothing measured"
+        if json:
+            print(dumps({"status": "nothing", "reason": message, "hint": checked.measured.hint}))
+        console.print(f"[bold yellow]vivace:[/] {escape(message)}", highlight=False)
+        raise typer.Exit(checked.measured.outcome.exit_code or 1)
+    if json:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(checked.findings.to_json().encode())
+        sys.stdout.buffer.flush()
+    else:
+        out = Console()
+        out.print(measurement_view(checked.measured.measurement, str(checked.folder)))
+        out.print(findings_view(checked.findings, checked.measured.measurement))
+    if fail_over is not None and checked.findings.worth > fail_over:
+        console.print(
+            f"[bold red]vivace:[/] {checked.findings.worth:.2f}× may be left on the table, more than {fail_over:g}×",
+            highlight=False,
+        )
+        raise typer.Exit(EXIT_TOO_MUCH_LEFT)
+    raise typer.Exit(checked.measured.outcome.exit_code)

@@ -1,0 +1,59 @@
+"""``vivace run --with a,b -- COMMAND``: parse, call ``vivace.tune.running``, print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from vivace.errors import UserError
+from vivace.measure.inside.settings import rank_and_world
+from vivace.tune.running import read_words
+from vivace.tune.running import run as run_training
+
+__all__ = ["run"]
+
+
+def run(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
+    ] = None,
+    with_: Annotated[
+        str, typer.Option("--with", help="Practices, separated by commas; `@runs/x` takes what a tune found.")
+    ] = "",
+    strict: Annotated[bool, typer.Option(help="Stop when a practice does not apply.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
+) -> None:
+    """Train for good with practices applied, the script unedited. Output and exit code are the command's own.
+
+    Practices change the parts of the job as they are created; names in state dicts stay, so checkpoints load with and
+    without them. What does not apply says why and is left out.
+
+    Examples:
+
+        vivace run --with bf16,channels_last,compile -- python train.py
+
+        vivace run --with @runs/train-001 -- torchrun --nproc-per-node 4 train.py
+    """
+    if not command:
+        raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
+    words = read_words(with_)
+    if not words and not with_.strip().startswith("@"):
+        raise UserError("no practice to apply", hint="--with bf16,channels_last; `vivace practices` lists them")
+    console = Console(stderr=True, highlight=False)
+    first = rank_and_world()[0] == 0
+
+    def tell(state: dict[str, str]) -> None:
+        if not state:
+            console.print("[bold yellow]vivace:[/] no training step was seen: nothing was applied")
+        for word, text in state.items():
+            mark = "[green]✓[/]" if text.startswith("applied") else "[yellow]–[/]"
+            console.print(f"{mark} vivace: [bold]{escape(word)}[/] {escape(text)}")
+
+    ran = run_training(command, words, strict, output, name, tell if first else lambda _state: None)
+    raise typer.Exit(ran.exit_code)

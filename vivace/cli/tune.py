@@ -1,0 +1,117 @@
+"""``vivace tune -- COMMAND``: parse, call ``vivace.tune.tuning``, print."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from vivace.cli.showing import embedded_example, shown
+from vivace.errors import UserError
+from vivace.report.proof_view import proof_view
+from vivace.tune.tuning import Interrupted, Options, Tuned, resume_options
+from vivace.tune.tuning import tune as run_tune
+
+__all__ = ["tune"]
+
+EXIT_INTERRUPTED = 130
+_RISKS = ("exact", "rounding", "algorithmic")
+_DEMO_BUDGET_MINUTES = 2.5
+
+
+def tune(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Minutes for all trials, compilation included. Default: 10.")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Timed steps a trial. Default: about three seconds' worth.")] = 0,
+    rounds: Annotated[int, typer.Option(help="Paired runs that the proof rests on.")] = 3,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="Also take practices of this risk: `--allow algorithmic` (another optimisation problem)."),
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted tune: its folder.")] = None,
+    slurm: Annotated[
+        str | None,
+        typer.Option(help="Send each trial as a Slurm job: options of srun, as '--gpus=1 --time=10 -A xyz'."),
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Stop each trial after so many seconds.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the proof, and nothing else, on stdout.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every trial.")] = False,
+) -> None:
+    """Try the fixes, keep what pays, prove the gain and that nothing is harmed. The script is not edited.
+
+    Each trial is a fresh process. Changes that make another optimisation problem are only proposed. Without a command,
+    the example that ships with vivace is tuned.
+
+    Examples:
+
+        vivace tune -- python train.py -b 256
+
+        vivace tune --budget 20 --allow algorithmic -- python train.py
+
+        vivace tune --resume runs/train-001
+    """
+    options = _options(command, budget, steps, rounds, allow, timeout, slurm, resume)
+    console = Console(stderr=True, highlight=False)
+    if not command and resume is None:
+        console.print("No command given: tuning the example that ships with vivace (a small image classifier).\n")
+    try:
+        with shown(console, json, quiet=not verbose) as (sink, progress, say):
+            tuned = run_tune(options, output, name, resume, sink, progress, say)
+    except Interrupted:
+        _tell_how_to_go_on(console, output, resume)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    _show(tuned, json)
+
+
+def _options(
+    command: list[str] | None, budget: float | None, steps: int, rounds: int, allow: list[str] | None,
+    timeout: float | None, slurm: str | None, resume: Path | None,
+) -> Options:  # fmt: skip
+    if resume is not None:
+        if command:
+            raise UserError("--resume takes its command from the folder", hint="leave out what comes after --")
+        options = resume_options(resume)
+        return replace(options, budget_s=60 * budget) if budget is not None else options
+    for risk in allow or []:
+        if risk not in _RISKS:
+            raise UserError(f"--allow {risk}: there is no such risk", hint=f"one of {', '.join(_RISKS)}")
+    minutes = budget if budget is not None else 10.0 if command else _DEMO_BUDGET_MINUTES
+    return Options(
+        command=tuple(command or embedded_example()),
+        budget_s=60 * minutes,
+        steps=steps,
+        rounds=rounds,
+        allow=tuple(dict.fromkeys(["exact", "rounding", *(allow or [])])),
+        timeout_s=timeout,
+        prefix=("srun", *shlex.split(slurm)) if slurm is not None else (),
+    )
+
+
+def _tell_how_to_go_on(console: Console, output: Path, resume: Path | None) -> None:
+    folder = resume or max(output.glob("*/tune.json"), key=lambda path: path.stat().st_mtime).parent
+    console.print("[bold yellow]vivace:[/] interrupted; what was measured is kept")
+    console.print(f"[dim]  go on with: vivace tune --resume {escape(shlex.quote(str(folder)))}[/]")
+
+
+def _show(tuned: Tuned, json: bool) -> None:
+    if json:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(tuned.proof.to_json().encode())
+        sys.stdout.buffer.flush()
+        return
+    out = Console(highlight=False)
+    out.print(proof_view(tuned.proof))
+    out.print(f"\n[dim]proof: {escape(str(tuned.folder / 'proof.json'))}[/]")

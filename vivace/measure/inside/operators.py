@@ -1,0 +1,93 @@
+"""What the operators of one step say about a model: the sizes of its products, its attention, tensors made on the host.
+
+Fed by ``flops.FlopCount`` with every operator of the one step that it counts; nothing here runs in a timed step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from vivace.measure.inside.places import user_place
+
+__all__ = ["OperatorWatch"]
+
+_FACTORIES = frozenset({
+    "rand", "randn", "randint", "randperm", "zeros", "ones", "full", "arange", "eye", "linspace", "normal", "empty",
+    "scalar_tensor", "bernoulli", "tril", "triu",
+})  # fmt: skip
+_MATMULS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}  # name → position of the first factor
+_SMALLEST_ATTENTION = 32  # a softmax over a square of fewer positions is not worth a fused kernel
+
+
+class OperatorWatch:
+    """``layers``: (kind, m, n, k, arithmetic, groups) → calls in the forward. Sizes are of the equivalent product."""
+
+    def __init__(self) -> None:
+        self.layers: Counter[tuple[str, int, int, int, str, int]] = Counter()
+        self.attention: Counter[str] = Counter()
+        self.softmax_squares = 0
+        self.host_made: dict[tuple[str, int], dict[str, Any]] = {}
+        self.copies_in = 0
+        self._made: dict[int, dict[str, Any]] = {}
+
+    def see(self, name: str, args: Any, result: Any, where: str) -> None:
+        if name in _FACTORIES:
+            self._remember_host_tensor(result)
+        elif name == "_to_copy":
+            self._see_copy(args[0], result)
+        elif where == "forward" and name == "_softmax":
+            self._see_softmax(result)
+
+    def see_product(self, name: str, args: Any, result: Any, arithmetic: str) -> None:
+        """An operator with a FLOP formula, in the forward."""
+        if name in _MATMULS:
+            first, second = args[_MATMULS[name]], args[_MATMULS[name] + 1]
+            self.layers[("matmul", first.shape[-2], second.shape[-1], first.shape[-1], arithmetic, 1)] += 1
+        elif name in ("convolution", "_convolution"):
+            weight, groups = args[1], args[8]
+            pixels = result.shape[0] * result[0, 0].numel()
+            depth = weight[0].numel()
+            self.layers[("convolution", pixels, weight.shape[0] // groups, depth, arithmetic, groups)] += 1
+        elif "scaled_dot_product" in name or "flash_attn" in name:
+            self.attention[name.strip("_")] += 1
+
+    def _remember_host_tensor(self, result: Any) -> None:
+        if isinstance(result, torch.Tensor) and result.is_cpu and result.numel() > 1:
+            place = user_place(2)
+            if place is not None:
+                self._made[result.untyped_storage().data_ptr()] = place
+
+    def _see_copy(self, source: Any, result: Any) -> None:
+        if not (isinstance(source, torch.Tensor) and source.is_cpu) or result.is_cpu:
+            return
+        self.copies_in += 1
+        place = self._made.get(source.untyped_storage().data_ptr())
+        if place is not None:
+            entry = self.host_made.setdefault((place["file"], place["line"]), {**place, "copies": 0, "mib": 0.0})
+            entry["copies"] += 1
+            entry["mib"] += source.numel() * source.element_size() / 2**20
+
+    def _see_softmax(self, result: Any) -> None:
+        if result.dim() >= 3 and result.shape[-1] == result.shape[-2] >= _SMALLEST_ATTENTION:
+            self.softmax_squares += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        work = {key: 2 * key[1] * key[2] * key[3] * key[5] * calls for key, calls in self.layers.items()}
+        total = sum(work.values()) or 1
+        ranked = sorted(work, key=lambda key: -work[key])[:24]
+        return {
+            "layers": [
+                {
+                    "kind": kind, "m": m, "n": n, "k": k, "arithmetic": arithmetic, "groups": groups,
+                    "calls": self.layers[(kind, m, n, k, arithmetic, groups)],
+                    "share": work[(kind, m, n, k, arithmetic, groups)] / total,
+                }
+                for kind, m, n, k, arithmetic, groups in ranked
+            ],
+            "attention": dict(self.attention),
+            "softmax_squares": self.softmax_squares,
+            "host_made": list(self.host_made.values()),
+        }  # fmt: skip

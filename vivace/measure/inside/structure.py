@@ -1,0 +1,173 @@
+"""What a training job is made of: modules, layouts, dtypes, optimizers, wrappers, debugging switches.
+
+Read once, after the last measured step, from the objects themselves. The evidence of the practices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from vivace.measure.inside.session import Session
+
+__all__ = ["describe_structure", "repeated_blocks"]
+
+_NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.modules.instancenorm._InstanceNorm)
+_CONVOLUTIONS = (nn.modules.conv._ConvNd,)
+_LISTS = (nn.ModuleList, nn.Sequential)
+_FEWEST_BLOCKS = 3
+
+
+def describe_structure(session: Session) -> dict[str, Any]:
+    roots = list(session.roots)
+    structure: dict[str, Any] = {}
+    for name, read in (
+        ("roots", lambda: [_root(root) for root in roots]),
+        ("modules", lambda: _kinds(roots)),
+        ("parameter_dtypes", lambda: _dtypes(roots)),
+        ("conv_weights_channels_last", lambda: _weights_channels_last(roots)),
+        ("biases_before_norm", lambda: [name for root in roots for name in _biases_before_norm(root)][:50]),
+        ("repeated_blocks", lambda: {k: n for root in roots for k, n in repeated_blocks(root).items()}),
+        ("optimizers", lambda: [_optimizer(o, session) for o in session.cycles.seen()]),
+        ("wrappers", lambda: [_wrapper(w, session) for w in session.creations.wrappers]),
+        ("debugging", _debugging),
+        ("allocator", _allocator),
+        ("threads", torch.get_num_threads),
+    ):
+        with contextlib.suppress(Exception):  # models can be anything; what cannot be read is left out
+            structure[name] = read()
+    if session.forwards is not None:
+        structure["autocast"] = session.forwards.autocast
+        structure["eval_with_grad"] = list(session.forwards.eval_with_grad.values())
+        structure["padding_share"] = session.forwards.padding_share
+    if session.flops is not None:
+        structure.update(session.flops.operators.as_dict())
+    return structure
+
+
+def _root(root: nn.Module) -> dict[str, Any]:
+    return {"name": type(root).__name__, "parameters": sum(p.numel() for p in root.parameters())}
+
+
+def _modules(roots: Iterable[nn.Module]) -> Iterator[nn.Module]:
+    seen: set[int] = set()
+    for root in roots:
+        for module in root.modules():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield module
+
+
+def _kinds(roots: Iterable[nn.Module]) -> dict[str, int]:
+    kinds: Counter[str] = Counter()
+    for module in _modules(roots):
+        if isinstance(module, _CONVOLUTIONS):
+            kinds["convolution"] += 1
+        elif isinstance(module, _NORMS):
+            kinds["norm"] += 1
+        elif isinstance(module, nn.Linear):
+            kinds["linear"] += 1
+        elif isinstance(module, nn.RNNBase):
+            kinds["recurrent"] += 1
+        elif isinstance(module, nn.Embedding):
+            kinds["embedding"] += 1
+        elif isinstance(module, nn.MultiheadAttention):
+            kinds["attention"] += 1
+    return dict(kinds)
+
+
+def _dtypes(roots: Iterable[nn.Module]) -> dict[str, int]:
+    dtypes: Counter[str] = Counter()
+    for module in _modules(roots):
+        for parameter in module.parameters(recurse=False):
+            dtypes[str(parameter.dtype).removeprefix("torch.")] += parameter.numel()
+    return dict(dtypes)
+
+
+def _weights_channels_last(roots: Iterable[nn.Module]) -> float | None:
+    """The share of 4-D convolution weights in channels-last order; 1×1 kernels are both and say nothing."""
+    weights = [m.weight for m in _modules(roots) if isinstance(m, nn.Conv2d)]
+    telling = [w for w in weights if w.shape[2] * w.shape[3] > 1 and w.shape[1] > 1]
+    if not telling:
+        return None
+    return sum(w.is_contiguous(memory_format=torch.channels_last) for w in telling) / len(telling)
+
+
+def _biases_before_norm(root: nn.Module) -> Iterator[str]:
+    """Convolutions with a bias whose next sibling in order of definition is a batch norm of as many channels."""
+    for parent_name, parent in root.named_modules():
+        children = list(parent.named_children())
+        for (name, first), (_, second) in itertools.pairwise(children):
+            is_pair = isinstance(first, _CONVOLUTIONS) and isinstance(second, nn.modules.batchnorm._BatchNorm)
+            if is_pair and first.bias is not None and second.num_features == first.out_channels:
+                yield f"{parent_name}.{name}".lstrip(".")
+
+
+def repeated_blocks(root: nn.Module) -> dict[str, int]:
+    """Classes of the blocks that a network repeats: siblings of one class with parameters and children of their own."""
+    counts: Counter[str] = Counter()
+    for parent in root.modules():
+        siblings: Counter[type] = Counter(type(child) for child in parent.children() if _is_block(child))
+        for kind, count in siblings.items():
+            if isinstance(parent, _LISTS) and not issubclass(kind, _LISTS):
+                counts[kind.__name__] += count
+    return {name: count for name, count in counts.items() if count >= _FEWEST_BLOCKS}
+
+
+def _is_block(module: nn.Module) -> bool:
+    return next(module.children(), None) is not None and next(module.parameters(), None) is not None
+
+
+def _optimizer(optimizer: Any, session: Session) -> dict[str, Any]:
+    group = optimizer.param_groups[0]
+    tensors = [p for g in optimizer.param_groups for p in g["params"]]
+    return {
+        "name": type(optimizer).__name__,
+        "fused": group.get("fused"),
+        "foreach": group.get("foreach"),
+        "has_fused": "fused" in optimizer.defaults,
+        "tensors": len(tensors),
+        "device": tensors[0].device.type if tensors else None,
+        "where": session.creations.place(optimizer),
+    }
+
+
+def _wrapper(wrapper: nn.Module, session: Session) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if isinstance(wrapper, nn.DataParallel):
+        options["devices"] = len(getattr(wrapper, "device_ids", []) or [])
+    for name in ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_bytes_cap"):
+        if hasattr(wrapper, name):
+            options[name] = getattr(wrapper, name)
+    if options.get("find_unused_parameters"):
+        with contextlib.suppress(Exception):
+            options["unused_parameters"] = sum(p.grad is None for p in wrapper.parameters() if p.requires_grad)
+    return {"name": type(wrapper).__name__, "options": options, "where": session.creations.place(wrapper)}
+
+
+def _debugging() -> list[str]:
+    """Debugging switches that are on now, by the name a person would look for."""
+    on = []
+    if torch.is_anomaly_enabled():
+        on.append("anomaly detection")
+    if torch.are_deterministic_algorithms_enabled():
+        on.append("deterministic algorithms")
+    if torch.autograd._profiler_enabled():
+        on.append("profiler")
+    if os.environ.get("CUDA_LAUNCH_BLOCKING") == "1":
+        on.append("CUDA_LAUNCH_BLOCKING")
+    if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() in ("DETAIL", "INFO"):
+        on.append("TORCH_DISTRIBUTED_DEBUG")
+    return on
+
+
+def _allocator() -> str:
+    return os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""

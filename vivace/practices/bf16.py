@@ -1,0 +1,103 @@
+"""bf16 autocast: products in 16 bits on tensor cores, weights and optimizer in fp32, no scaler."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import (
+    MEMORY_BOUND,
+    PRODUCTS,
+    arithmetic_share,
+    capability,
+    on_gpu,
+    peak,
+    role_ms,
+    step_ms,
+)
+from vivace.practices.engine.tensors import map_tensors
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_SMALLEST_SHARE = 0.05
+
+
+class Autocast(Change):
+    """Around every root's forward; what comes out is fp32 again, so that the script's own arithmetic stays as it is."""
+
+    dtype = torch.bfloat16
+
+    def forward(self, root: torch.nn.Module) -> AbstractContextManager[Any] | None:
+        device = next(root.parameters()).device.type
+        if torch.is_autocast_enabled(device):
+            raise NotApplicable("the script already runs this model under autocast")
+        self.applied(f"{str(self.dtype).removeprefix('torch.')} autocast around {type(root).__name__}")
+        return torch.autocast(device, dtype=self.dtype)
+
+    def outputs(self, value: Any) -> Any:
+        return map_tensors(value, lambda t: t.float() if t.dtype is self.dtype else t)
+
+
+def saved_by_halving(m: Measurement, arithmetic: str) -> float:
+    """Upper bound: products at the new peak instead of today's, everything else with half the bytes."""
+    now = max(m.flops.by_type, key=m.flops.by_type.__getitem__) if m.flops and m.flops.by_type else "fp32"
+    old, new = peak(m, now), peak(m, arithmetic)
+    faster = new / old if old and new else 2.0
+    return role_ms(m, *PRODUCTS) * (1 - 1 / max(1.0, faster)) + role_ms(m, *MEMORY_BOUND) * 0.5
+
+
+def find(m: Measurement) -> Found | None:
+    share = arithmetic_share(m, "fp32", "tf32")
+    if m.structure.autocast or share < 0.5:
+        return None
+    if on_gpu(m) and capability(m) < (8, 0):
+        return None
+    if not on_gpu(m) and not (m.machine.cpu.has_bf16 or m.machine.cpu.has_amx):
+        return None
+    saved = saved_by_halving(m, "bf16")
+    if saved < _SMALLEST_SHARE * step_ms(m):
+        return None
+    return Found(
+        exposed_ms=saved,
+        evidence={
+            "fp32_or_tf32_share_of_flops": round(share, 3),
+            "products_ms": round(role_ms(m, *PRODUCTS), 3),
+            "memory_bound_ms": round(role_ms(m, *MEMORY_BOUND), 3),
+        },
+        says=f"{share:.0%} of the arithmetic runs in 32-bit formats; bf16 saves at most {saved:.1f} ms of a step",
+    )
+
+
+def worth_trying(m: Measurement) -> tuple[str, ...]:
+    """On a CPU only a trial tells: with bf16 units it may be twice as fast, without them fifteen times slower."""
+    return ("bf16",) if not on_gpu(m) and not m.structure.autocast and arithmetic_share(m, "fp32") > 0.5 else ()
+
+
+PRACTICE = Practice(
+    name="bf16",
+    title="bf16 mixed precision (autocast)",
+    family="precision",
+    risk="rounding",
+    source="DLO-JZ, mixed precision: FP32 master weights, 16-bit products; bf16 needs no scaler. PyTorch AMP recipe.",
+    why=(
+        "Tensor cores multiply bf16 at twice the rate of TF32 and many times that of fp32, and activations take half "
+        "the memory traffic. The exponent is that of fp32, so no loss scaling is needed. Ampere and newer; CPUs with "
+        "AVX512-BF16 or AMX. Without such units bf16 is many times slower."
+    ),
+    by_hand=(
+        'with torch.autocast("cuda", dtype=torch.bfloat16):\n'
+        "    output = model(inputs)\n"
+        "    loss = criterion(output, targets)\n"
+        "loss.backward()  # outside"
+    ),
+    find=find,
+    change=Autocast,
+    excludes=("fp16", "pure_bf16"),
+    order=40,
+    worth_trying=worth_trying,
+)

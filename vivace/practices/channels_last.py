@@ -1,0 +1,78 @@
+"""channels_last: the memory order that tensor-core convolutions (and oneDNN) want."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import has_convolutions, on_gpu, role_ms, step_ms
+from vivace.practices.engine.tensors import map_tensors
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+# Convolutions, the layers between them and layout kernels at most halve: ResNet-50 in bf16 on one H200 gains 1.92×
+# (benchmarks/data/h200_reference.csv).
+_AT_MOST = 0.5
+_AROUND_CONVOLUTIONS = ("convolution", "norm", "pooling", "elementwise")
+
+
+class ChannelsLast(Change):
+    def model(self, root: torch.nn.Module) -> None:
+        if not any(isinstance(module, torch.nn.Conv2d) for module in root.modules()):
+            raise NotApplicable(f"{type(root).__name__} has no 2-D convolution")
+        root.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.applied(f"weights and inputs of {type(root).__name__}")
+
+    def inputs(self, root: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        return map_tensors(args, _reordered), map_tensors(kwargs, _reordered)
+
+
+def _reordered(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dim() != 4 or not tensor.is_floating_point():
+        return tensor
+    return tensor.contiguous(memory_format=torch.channels_last)
+
+
+def find(m: Measurement) -> Found | None:
+    share = m.structure.conv_weights_channels_last
+    if not has_convolutions(m) or share is None or share > 0.5:
+        return None
+    layout = role_ms(m, "layout")
+    saved = layout + _AT_MOST * role_ms(m, *_AROUND_CONVOLUTIONS)
+    if saved < 0.05 * step_ms(m):
+        return None
+    device = "the GPU" if on_gpu(m) else "oneDNN"
+    return Found(
+        exposed_ms=saved,
+        evidence={
+            "conv_weights_channels_last": share,
+            "layout_kernels_ms": round(layout, 3),
+            "convolution_ms": round(role_ms(m, "convolution"), 3),
+        },
+        says=f"convolutions run in NCHW order; {device} wants NHWC: at most {saved:.1f} ms of a step",
+    )
+
+
+PRACTICE = Practice(
+    name="channels_last",
+    title="channels_last memory format",
+    family="kernels",
+    risk="rounding",
+    source="R6; NVIDIA's convolution checklist: use NHWC to avoid transposes. DLO-JZ TP2.",
+    why=(
+        "Tensor-core convolutions work on NHWC. From NCHW every convolution pays for transposes, and batch norm and "
+        "pooling read strided memory. Shapes stay the same, only strides change: (10,3,32,32) goes from "
+        "(3072,1024,32,1) to (3072,1,96,3). Best together with 16-bit arithmetic; grouped convolutions may lose."
+    ),
+    by_hand=(
+        "model = model.to(memory_format=torch.channels_last)\n"
+        "images = images.to(device, memory_format=torch.channels_last)"
+    ),
+    find=find,
+    change=ChannelsLast,
+    order=30,
+)

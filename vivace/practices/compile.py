@@ -1,0 +1,113 @@
+"""torch.compile: fuses the small operators and cuts the cost of launching them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import MEMORY_BOUND, compute_ms, launch_idle_ms, on_gpu, role_ms, step_ms
+from vivace.practices.engine.tensors import map_tensors
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "regional")
+_WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+_FUSED_AWAY = 0.75  # of memory-bound time: chains of pointwise operators become one pass
+_CPU_FUSED_AWAY = 0.5
+_MANY_SHAPES = 8
+
+
+class Compile(Change):
+    """In place (``module.compile``): no wrapper, so names in state dicts stay."""
+
+    def __init__(self, argument: str | None = None) -> None:
+        super().__init__(argument)
+        self.mode = argument or "default"
+        if self.mode not in _MODES:
+            raise ValueError(f"{argument!r} is not one of {', '.join(_MODES)}")
+
+    def model(self, root: torch.nn.Module) -> None:
+        if next(root.children(), None) is None:
+            raise NotApplicable(f"{type(root).__name__} is a single layer")
+        if root._compiled_call_impl is not None or isinstance(root, torch._dynamo.OptimizedModule):
+            raise NotApplicable("the script already compiles this model")
+        blocks = _repeated(root) if self.mode == "regional" else [root]
+        if not blocks:
+            raise NotApplicable(f"{type(root).__name__} repeats no block: compile it whole")
+        for block in blocks:
+            block.compile(mode=None if self.mode in ("default", "regional") else self.mode)
+        self.applied(f"{type(root).__name__}, {self.mode}" + (f": {len(blocks)} blocks" if len(blocks) > 1 else ""))
+
+    def inputs(self, root: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        if self.mode in ("reduce-overhead", "max-autotune"):
+            torch.compiler.cudagraph_mark_step_begin()
+        return args, kwargs
+
+    def outputs(self, value: Any) -> Any:
+        """CUDA graphs write the next step's outputs over this one's: the script gets its own copy."""
+        if self.mode not in ("reduce-overhead", "max-autotune"):
+            return value
+        return map_tensors(value, lambda t: t.clone() if t.is_cuda else t)
+
+
+def _repeated(root: torch.nn.Module) -> list[torch.nn.Module]:
+    from vivace.measure.inside.structure import repeated_blocks
+
+    names = repeated_blocks(root)
+    return [module for module in root.modules() if type(module).__name__ in names]
+
+
+def find(m: Measurement) -> Found | None:
+    if m.origin.flags.get("compiled") or (m.input_shapes or 1) > _MANY_SHAPES:
+        return None
+    if on_gpu(m):
+        fusable, launches = _FUSED_AWAY * role_ms(m, *MEMORY_BOUND), launch_idle_ms(m)
+    else:
+        fusable, launches = _CPU_FUSED_AWAY * role_ms(m, *MEMORY_BOUND), 0.0
+    saved = min(fusable + launches, 0.95 * compute_ms(m))
+    if saved < 0.05 * step_ms(m):
+        return None
+    launch_bound = launches > 0.15 * step_ms(m)
+    modes = ("compile=reduce-overhead",) if launch_bound else ()
+    return Found(
+        exposed_ms=saved,
+        evidence={
+            "memory_bound_ms": round(role_ms(m, *MEMORY_BOUND), 3),
+            "idle_between_kernels_ms": round(launches, 3),
+            "kernels_per_step": round(m.profile.kernels_per_step or 0) if m.profile and on_gpu(m) else None,
+            "repeated_blocks": sum(m.structure.repeated_blocks.values()),
+        },
+        says=(
+            f"{role_ms(m, *MEMORY_BOUND):.1f} ms of a step are memory-bound operators that can be fused"
+            + (f", {launches:.1f} ms the GPU waits for launches" if launches > 0.02 * step_ms(m) else "")
+        ),
+        also_try=(*modes, "compile=max-autotune"),
+    )
+
+
+PRACTICE = Practice(
+    name="compile",
+    title="torch.compile",
+    family="kernels",
+    risk="rounding",
+    source=(
+        "DLO-JZ: default (large models, low compile time), reduce-overhead (small models, more memory), max-autotune "
+        "(fastest, very long compile). R9: fuse pointwise operators."
+    ),
+    why=(
+        "Chains of pointwise operators, norms and activations each read and write the whole activation. Compiled, a "
+        "chain is one kernel. reduce-overhead records CUDA graphs: for small models, where the host cannot launch fast "
+        "enough. regional compiles one repeated block and reuses it: far less compile time. Compile time is paid once "
+        "per run: vivace says after how many steps it is won back."
+    ),
+    by_hand="model.compile()   # in place: names in state dicts stay; mode='reduce-overhead' for small models",
+    find=find,
+    change=Compile,
+    argument="default | reduce-overhead | max-autotune | regional",
+    order=60,
+    try_last=True,
+)

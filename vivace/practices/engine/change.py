@@ -1,0 +1,86 @@
+"""``Change``: what a practice does to the parts of a training job. A practice overrides the parts that it touches.
+
+Methods run inside the user's process, as the parts come into being. Each either makes its change and says so with
+``applied``, or raises ``NotApplicable`` with the reason in a sentence; then that part stays as the script made it.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+__all__ = ["Change", "NotApplicable"]
+
+
+class NotApplicable(Exception):
+    """Why a change is left out: a sentence for the user."""
+
+
+class Change:
+    """One practice with its argument (``compile=reduce-overhead`` → ``"reduce-overhead"``), in one process."""
+
+    def __init__(self, argument: str | None = None) -> None:
+        self.argument = argument
+        self.done: str | None = None  # what was changed
+        self.refused: str | None = None  # why it was not
+
+    # -- before the process starts (called by the parent) ----------------------------------------------------------
+
+    def environment(self) -> dict[str, str]:
+        """Variables that the command starts with; those that the user has set win."""
+        return {}
+
+    # -- in the process, in this order -----------------------------------------------------------------------------
+
+    def flags(self) -> None:
+        """Global switches: right after ``import torch``, and again before the first forward (scripts set them too)."""
+
+    def loader(self, arguments: dict[str, Any]) -> None:
+        """The arguments of a DataLoader, changed in place."""
+
+    def iterator(self, loader: Any, iterator: Any) -> Any:
+        """The iterator of a DataLoader over one epoch, or one that stands in for it."""
+        return iterator
+
+    def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
+        """The arguments of a torch optimizer, changed in place."""
+
+    def wrapper(self, arguments: dict[str, Any]) -> None:
+        """The arguments of a DistributedDataParallel, changed in place."""
+
+    def model(self, root: torch.nn.Module) -> None:
+        """A root module before its first forward (before it is wrapped, if it is). Names in its state dict stay."""
+
+    def inputs(self, root: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """The inputs of a root's forward."""
+        return args, kwargs
+
+    def forward(self, root: torch.nn.Module) -> AbstractContextManager[Any] | None:
+        """A context around a root's forward, or None."""
+        return None
+
+    def outputs(self, value: Any) -> Any:
+        """What a root's forward returns."""
+        return value
+
+    def copy(self, tensor: torch.Tensor, arguments: dict[str, Any]) -> None:
+        """The keyword arguments of ``tensor.to(GPU)`` or ``tensor.cuda()`` for a tensor on the host."""
+
+    def loss(self, loss: torch.Tensor) -> torch.Tensor:
+        """The scalar that a backward starts from."""
+        return loss
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Right before an optimizer steps."""
+
+    # -- telling ---------------------------------------------------------------------------------------------------
+
+    def applied(self, what: str) -> None:
+        if self.done is None:
+            self.done = what
+
+    def touches(self, part: str) -> bool:
+        """Whether this practice overrides a part: only those are patched."""
+        return getattr(type(self), part) is not getattr(Change, part)

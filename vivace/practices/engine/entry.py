@@ -1,0 +1,111 @@
+"""Called by the bootstrap right after ``import torch`` in the user's process: puts the asked practices in place.
+
+Leaves ``practices-PID.json`` in the run's folder: for each word what was changed, or why nothing was.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import multiprocessing.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from vivace.errors import UserError
+from vivace.measure.inside import install as measuring
+from vivace.measure.inside import seeds
+from vivace.measure.inside.settings import Settings, rank_and_world
+from vivace.practices.engine.change import Change
+from vivace.practices.engine.parts import Parts
+from vivace.practices.engine.probes import PROBES
+from vivace.practices.engine.registry import get_practice, split_word
+
+__all__ = ["install"]
+
+
+def install(settings_text: str) -> None:
+    settings = Settings.from_text(settings_text)
+    changes = {word: _change_of(word) for word in settings.practices}
+    told = _Told(settings, changes)
+    parts = Parts(list(changes.values()), told.on_refusal)
+    parts.catch_what_measuring_goes_around()
+    if settings.measure:
+        measuring.install(settings_text)
+    elif settings.seed_offset is not None:
+        seeds.install(settings.seed_offset)
+    parts.catch_the_rest()
+    told.watch()
+
+
+def _change_of(word: str) -> Change:
+    if word in PROBES:
+        return PROBES[word]()
+    name, argument = split_word(word)
+    try:
+        change = get_practice(name).change
+    except UserError as error:
+        raise RuntimeError(error.message) from None
+    assert change is not None, f"{name} cannot be applied from outside"
+    return change(argument)
+
+
+class _Told:
+    """What became of each practice. Written after a few steps (when every part exists), and at the end."""
+
+    AFTER_STEPS = 2
+
+    def __init__(self, settings: Settings, changes: dict[str, Change]) -> None:
+        self.settings, self.changes = settings, changes
+        self.steps = 0
+        self.pid = os.getpid()
+
+    def watch(self) -> None:
+        register_optimizer_step_post_hook(self._on_step)
+        atexit.register(self._write)
+        multiprocessing.util.Finalize(None, self._write, exitpriority=1)
+
+    def on_refusal(self, change: Change) -> None:
+        if self.settings.strict and not change.done:
+            word = next(word for word, known in self.changes.items() if known is change)
+            self._stop(word, change.refused or "")
+
+    def _on_step(self, *_: Any) -> None:
+        self.steps += 1
+        if self.steps == self.AFTER_STEPS:
+            self._write()
+            for word, text in self.state().items():
+                if self.settings.strict and not text.startswith("applied"):
+                    self._stop(word, text)
+
+    def _stop(self, word: str, why: str) -> None:
+        self.steps = max(1, self.steps)  # a process that gets here is one that trains
+        self._write()
+        if rank_and_world()[0] == 0:
+            sys.stderr.write(f"vivace: {word} does not apply: {why} (--strict)\n")
+        raise SystemExit(2)
+
+    def state(self) -> dict[str, str]:
+        return {word: _sentence(change) for word, change in self.changes.items()}
+
+    def _write(self) -> None:
+        if os.getpid() != self.pid or self.steps == 0:
+            return  # a forked child, or a process that does not train: the launcher of ranks, a data preparation
+        with contextlib.suppress(OSError):
+            path = Path(self.settings.folder) / f"practices-{rank_and_world()[0]}-{self.pid}.json"
+            temporary = path.with_suffix(".tmp")
+            temporary.write_text(json.dumps(self.state()))
+            os.replace(temporary, path)
+
+
+_Told._on_step._torchdynamo_disable = True  # type: ignore[attr-defined]
+
+
+def _sentence(change: Change) -> str:
+    if change.done:
+        return f"applied: {change.done}"
+    return change.refused or "the script never made a part that it changes"

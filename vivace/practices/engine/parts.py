@@ -1,0 +1,252 @@
+"""Catches the parts of a training job as they are made, and hands them to the changes that were asked for.
+
+Each ``catch_…`` replaces one torch function by one that does the same with changed arguments. Only parts that some
+change touches are caught. Inert in forked children (loader workers): the parent's changes are not theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch.compiler import is_compiling
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.overrides import handle_torch_function, has_torch_function_unary
+from torch.utils.data import DataLoader
+
+from vivace.measure.inside.patches import in_place_of, unseen_by_dynamo
+from vivace.measure.inside.patches.transfers import goes_to_gpu
+from vivace.practices.engine.change import Change, NotApplicable
+
+__all__ = ["Parts"]
+
+_OPTIMIZERS = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
+_WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+
+
+class Parts:
+    """One per process. ``asleep`` in forked children."""
+
+    def __init__(self, changes: Sequence[Change], on_refusal: Any) -> None:
+        self.changes, self.on_refusal = changes, on_refusal
+        self.asleep = False
+        self.inside = False  # a root's forward is running
+        self.met: WeakSet[torch.nn.Module] = WeakSet()
+        os.register_at_fork(after_in_child=self._fall_asleep)
+
+    def _fall_asleep(self) -> None:
+        self.asleep = True
+
+    def touching(self, *parts: str) -> list[Change]:
+        return [change for change in self.changes if any(change.touches(part) for part in parts)]
+
+    def catch_what_measuring_goes_around(self) -> None:
+        """Before measuring is installed: what it must see the user's side of (the loss before it is scaled)."""
+        if changes := self.touching("loss"):
+            _catch_backward(self, changes)
+
+    def catch_the_rest(self) -> None:
+        """After measuring is installed: changes stand around its marks, or their time would not be seen."""
+        self.set_flags()
+        if changes := self.touching("loader"):
+            _catch_arguments(self, DataLoader, changes, "loader")
+        if changes := self.touching("iterator"):
+            _catch_iterators(self, changes)
+        if changes := self.touching("wrapper"):
+            _catch_arguments(self, torch.nn.parallel.DistributedDataParallel, changes, "wrapper")
+        if changes := self.touching("optimizer"):
+            for kind in _OPTIMIZERS:
+                _catch_optimizer(self, kind, changes)
+        if changes := self.touching("copy"):
+            _catch_copies(self, changes)
+        if changes := self.touching("before_step"):
+            _catch_steps(self, changes)
+        _catch_roots(self)
+
+    def set_flags(self) -> None:
+        for change in self.touching("flags"):
+            self.attempt(change, change.flags)
+
+    def attempt(self, change: Change, function: Any, *args: Any) -> Any:
+        """Let a change do its work; a refusal is noted and the part stays as it is."""
+        try:
+            return function(*args)
+        except NotApplicable as reason:
+            change.refused = change.refused or str(reason)
+            self.on_refusal(change)
+            return None
+
+    def prepare(self, root: torch.nn.Module) -> None:
+        """A root is about to be wrapped or called for the first time."""
+        if root in self.met:
+            return
+        self.met.add(root)
+        self.set_flags()
+        if isinstance(root, _WRAPPERS):  # its module was prepared before it was wrapped
+            self.met.add(root.module)
+            return
+        for change in self.touching("model"):
+            self.attempt(change, change.model, root)
+
+
+def _catch_arguments(parts: Parts, kind: Any, changes: Sequence[Change], part: str) -> None:
+    original = kind.__init__
+    signature = inspect.signature(original)
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if parts.asleep:
+            return original(self, *args, **kwargs)
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = {name: value for name, value in bound.arguments.items() if name not in ("self", "kwargs")}
+        for change in changes:
+            parts.attempt(change, getattr(change, part), arguments)
+        return original(self, **arguments, **bound.arguments.get("kwargs", {}))
+
+    kind.__init__ = in_place_of(original, init)
+
+
+def _catch_optimizer(parts: Parts, kind: type, changes: Sequence[Change]) -> None:
+    original = kind.__init__  # type: ignore[misc]
+    signature = inspect.signature(original)
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        if parts.asleep or (type(self).__init__ is not init and getattr(self, "_vivace_changed", False)):
+            return original(self, *args, **kwargs)
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = {name: value for name, value in bound.arguments.items() if name != "self"}
+        if not isinstance(arguments["params"], torch.Tensor):
+            arguments["params"] = list(arguments["params"])  # a generator can be looked through only once
+        for change in changes:
+            parts.attempt(change, change.optimizer, kind, arguments)
+        self._vivace_changed = True  # Adam's constructor runs inside AdamW's
+        try:
+            return original(self, **arguments)
+        finally:
+            del self._vivace_changed
+
+    kind.__init__ = in_place_of(original, init)  # type: ignore[misc]
+
+
+def _catch_iterators(parts: Parts, changes: Sequence[Change]) -> None:
+    original = DataLoader.__iter__
+
+    def start(self: Any) -> Any:
+        iterator = original(self)
+        if not parts.asleep:
+            for change in changes:
+                iterator = parts.attempt(change, change.iterator, self, iterator) or iterator
+        return iterator
+
+    DataLoader.__iter__ = in_place_of(original, start)  # type: ignore[method-assign]
+
+
+def _catch_copies(parts: Parts, changes: Sequence[Change]) -> None:
+    if not torch.cuda.is_available():
+        return
+    for name in ("to", "cuda"):
+        setattr(torch.Tensor, name, _changed_copy(parts, getattr(torch.Tensor, name), changes, always=name == "cuda"))
+
+
+def _changed_copy(parts: Parts, original: Any, changes: Sequence[Change], always: bool) -> Any:
+    def transfer(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if type(self) is not torch.Tensor and has_torch_function_unary(self):
+            return handle_torch_function(transfer, (self,), self, *args, **kwargs)
+        if parts.asleep or parts.inside or not self.is_cpu or is_compiling():
+            return original(self, *args, **kwargs)
+        if (always or goes_to_gpu(*args, **kwargs)) and "non_blocking" not in kwargs and len(args) < 2:
+            for change in changes:
+                parts.attempt(change, change.copy, self, kwargs)
+        return original(self, *args, **kwargs)
+
+    return in_place_of(original, transfer)
+
+
+def _catch_backward(parts: Parts, changes: Sequence[Change]) -> None:
+    original = torch.autograd.backward
+
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if parts.asleep or is_compiling() or not isinstance(tensors, torch.Tensor) or tensors.numel() != 1:
+            return original(tensors, *args, **kwargs)
+        for change in changes:
+            changed = parts.attempt(change, change.loss, tensors)
+            tensors = tensors if changed is None else changed
+        return original(tensors, *args, **kwargs)
+
+    torch.autograd.backward = in_place_of(original, backward)
+
+
+def _catch_steps(parts: Parts, changes: Sequence[Change]) -> None:
+    def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not parts.asleep:
+            for change in changes:
+                parts.attempt(change, change.before_step, optimizer)
+
+    before._torchdynamo_disable = True  # type: ignore[attr-defined]
+    register_optimizer_step_pre_hook(unseen_by_dynamo(before))
+
+
+def _catch_roots(parts: Parts) -> None:
+    """The outermost call of a module with parameters; and wrapping, which must come after what changes a model."""
+    previous = torch.nn.Module.__call__
+    on_inputs, on_outputs = parts.touching("inputs"), parts.touching("outputs")
+    around = parts.touching("forward")
+
+    def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if parts.inside:  # an inner module
+            return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
+        if is_compiling() or parts.asleep or _in_backward() or not _has_parameters(self):
+            return previous(self, *args, **kwargs)
+        parts.prepare(self)
+        for change in on_inputs:
+            args, kwargs = parts.attempt(change, change.inputs, self, args, kwargs) or (args, kwargs)
+        parts.inside = True
+        try:
+            if not around:
+                output = previous(self, *args, **kwargs)
+            else:
+                with contextlib.ExitStack() as stack:
+                    _enter(stack, parts, around, self)
+                    output = previous(self, *args, **kwargs)
+        finally:
+            parts.inside = False
+        for change in on_outputs:
+            output = change.outputs(output)
+        return output
+
+    torch.nn.Module.__call__ = in_place_of(previous, call)  # type: ignore[method-assign]
+    for kind in _WRAPPERS:
+        _prepare_before_wrapping(parts, kind)
+
+
+def _enter(stack: contextlib.ExitStack, parts: Parts, around: Iterable[Change], root: torch.nn.Module) -> None:
+    for change in around:
+        context = parts.attempt(change, change.forward, root)
+        if context is not None:
+            stack.enter_context(context)
+
+
+def _prepare_before_wrapping(parts: Parts, kind: Any) -> None:
+    original = kind.__init__
+
+    def init(self: Any, module: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        if not parts.asleep:
+            parts.prepare(module)
+        original(self, module, *args, **kwargs)
+
+    kind.__init__ = in_place_of(original, init)
+
+
+def _in_backward() -> bool:
+    """Activation checkpointing calls blocks again from within a backward: they are no roots."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def _has_parameters(module: torch.nn.Module) -> bool:
+    return next(module.parameters(), None) is not None

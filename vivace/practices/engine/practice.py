@@ -1,0 +1,60 @@
+"""``Practice``: one thing that makes training faster, and how to see that it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from vivace.practices.engine.change import Change
+    from vivace.records.measurement import Measurement
+
+__all__ = ["Family", "Found", "Practice", "RiskName"]
+
+RiskName = Literal["exact", "rounding", "algorithmic"]
+Family = Literal["precision", "kernels", "loader", "memory", "structure", "cpu"]
+Evidence = dict[str, float | int | str | bool | None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A practice is missing here. ``exposed_ms`` per step is what it could save at most; the rest is why."""
+
+    exposed_ms: float
+    evidence: Evidence
+    says: str
+    """One sentence with the figures in it."""
+    where: tuple[str, int] | None = None
+    setting: str | None = None
+    """The word for ``--with``, when it is more than the name: ``workers=8``."""
+    by_hand: str | None = None
+    """Lines for this script, when they say more than the practice's own."""
+    why_not: str | None = None
+    """Why it cannot be applied from outside, here."""
+    also_try: tuple[str, ...] = ()
+    """Further words that a tune may try in its place: ``compile=reduce-overhead``."""
+
+
+@dataclass(frozen=True)
+class Practice:
+    name: str
+    title: str
+    family: Family
+    risk: RiskName
+    source: str
+    why: str
+    by_hand: str
+    find: Callable[[Measurement], Found | None]
+    change: Callable[[str | None], Change] | None = None
+    """None: it can be found and priced, but only the user can change it."""
+    argument: str | None = None
+    """What ``name=ARGUMENT`` means, in words."""
+    excludes: tuple[str, ...] = ()
+    """Practices that make no sense beside this one."""
+    order: int = field(default=50)
+    """Changes of a lower order come first: workers before what needs workers, casts before compile."""
+    try_last: bool = False
+    """Its trial takes long (compilation): a tune tries it when the rest is settled."""
+    worth_trying: Callable[[Measurement], tuple[str, ...]] | None = None
+    """Words that a tune may try although nothing was found: cheap to try, and the evidence cannot tell."""

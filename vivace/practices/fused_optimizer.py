@@ -1,0 +1,96 @@
+"""Fused optimizers: the whole update in a few kernels instead of hundreds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import torch
+
+from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import phase_ms, step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_SMALLEST_SHARE = 0.03
+
+
+class FusedOptimizer(Change):
+    def __init__(self, argument: str | None = None) -> None:
+        super().__init__(argument)
+        self.known: WeakSet[torch.optim.Optimizer] = WeakSet()
+
+    def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
+        if arguments.get("fused") is not None or arguments.get("foreach") is not None:
+            raise NotApplicable(f"the script chooses the implementation of {kind.__name__} itself")
+        if arguments.get("differentiable"):
+            raise NotApplicable(f"{kind.__name__}(differentiable=True) has no fused implementation")
+        tensors = list(_tensors(arguments["params"]))
+        if not tensors or not all(t.is_floating_point() and t.device.type in ("cuda", "cpu") for t in tensors):
+            raise NotApplicable("parameters are not plain floating-point tensors on a GPU or CPU")
+        arguments["fused"] = True
+        self.applied(f"{kind.__name__}(fused=True)")
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """A checkpoint of the unchanged script says fused=None and keeps step counters on the host: put both right."""
+        if self.done is None or optimizer in self.known or not isinstance(optimizer, _FUSED):
+            return
+        self.known.add(optimizer)
+        optimizer.register_load_state_dict_post_hook(_fuse_again)
+        if optimizer.state:  # loaded before the first step
+            _fuse_again(optimizer)
+
+
+_FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
+
+
+def _fuse_again(optimizer: Any) -> None:
+    for group in optimizer.param_groups:
+        if group.get("fused") is None and group.get("foreach") is None:
+            group["fused"] = True
+        for parameter in group["params"]:
+            state = optimizer.state.get(parameter, {})
+            if isinstance(state.get("step"), torch.Tensor):
+                state["step"] = state["step"].to(parameter.device)
+
+
+def _tensors(params: Any) -> Any:
+    for item in params if not isinstance(params, torch.Tensor) else [params]:
+        if isinstance(item, dict):
+            yield from _tensors(item["params"])
+        else:
+            yield item[1] if isinstance(item, tuple) else item
+
+
+def find(m: Measurement) -> Found | None:
+    slow = [o for o in m.structure.optimizers if o.has_fused and not o.fused and o.foreach is None]
+    spent = phase_ms(m, "optimizer")
+    if not slow or spent < _SMALLEST_SHARE * step_ms(m):
+        return None
+    worst = max(slow, key=lambda o: o.tensors)
+    return Found(
+        exposed_ms=spent,
+        evidence={"optimizer_ms": round(spent, 3), "optimizer": worst.name, "tensors": worst.tensors},
+        says=f"{worst.name} takes {spent:.1f} ms a step for {worst.tensors} tensors; a fused one takes a few kernels",
+        where=(worst.where.file, worst.where.line) if worst.where else None,
+        by_hand=f"torch.optim.{worst.name}(…, fused=True)",
+    )
+
+
+PRACTICE = Practice(
+    name="fused_optimizer",
+    title="fused optimizer",
+    family="kernels",
+    risk="rounding",
+    source="PyTorch optimizers: fused implementations of Adam, AdamW, SGD, Adagrad. DLO-JZ, large-batch optimizers.",
+    why=(
+        "The default update launches many small kernels and reads every tensor several times. Fused, it is one pass. "
+        "Matters most for small steps and many tensors."
+    ),
+    by_hand="optimizer = torch.optim.AdamW(model.parameters(), lr=…, fused=True)",
+    find=find,
+    change=FusedOptimizer,
+    order=20,
+)

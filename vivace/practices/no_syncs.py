@@ -1,0 +1,52 @@
+"""No host–device synchronisation in the loop: each one lets the GPU run dry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import launch_idle_ms, on_gpu, step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_SMALLEST_SHARE = 0.02
+
+
+def find(m: Measurement) -> Found | None:
+    syncs = [s for s in m.syncs if s.per_step >= 0.5]
+    idle = launch_idle_ms(m)
+    if not on_gpu(m) or not syncs or idle < _SMALLEST_SHARE * step_ms(m):
+        return None
+    worst = max(syncs, key=lambda s: s.per_step)
+    lines = "; ".join(f"{s.file.rsplit('/', 1)[-1]}:{s.line} `{s.code}`" for s in syncs[:3])
+    return Found(
+        exposed_ms=idle,
+        evidence={
+            "syncs_per_step": round(sum(s.per_step for s in syncs), 2),
+            "idle_ms": round(idle, 3),
+            "lines": lines,
+        },
+        says=f"the host waits for the GPU {sum(s.per_step for s in syncs):.0f} times a step, then the GPU for the host",
+        where=(worst.file, worst.line),
+        by_hand=(
+            "losses.append(loss.detach())   # instead of loss.item() at every step\n"
+            "if step % 50 == 0: print(torch.stack(losses).mean().item()); losses.clear()"
+        ),
+    )
+
+
+PRACTICE = Practice(
+    name="no_syncs",
+    title="no host–device syncs in the loop",
+    family="structure",
+    risk="exact",
+    source="R11: print(cuda_tensor), .item(), .cpu(), .nonzero(), Python control flow on CUDA tensors.",
+    why=(
+        "The host runs ahead of the GPU and queues work for it. Reading a value from the GPU (`.item()`, `print`, "
+        "`if tensor:`) makes the host wait until the queue is empty, and then the GPU waits until the host has "
+        "queued again. Keep values on the GPU and read them every fifty steps."
+    ),
+    by_hand="total += loss.detach()   # a tensor; read it with .item() every fifty steps",
+    find=find,
+)

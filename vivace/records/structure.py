@@ -1,0 +1,79 @@
+"""``Structure``: what a measured training job is made of. Part of a ``Measurement``; the evidence of the practices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from vivace.records.base import Part
+
+__all__ = ["Layer", "Optimizer", "Root", "Spot", "Structure", "Wrapper"]
+
+
+class Spot(Part):
+    """A line of the user's code, with how often something happened there."""
+
+    file: str
+    line: int
+    code: str = ""
+    forwards: int | None = None
+    copies: int | None = None
+    mib: float | None = None
+
+
+class Root(Part):
+    name: str
+    parameters: int
+
+
+class Layer(Part):
+    """A product of the forward, as the matrix product (m × k) · (k × n) that it amounts to."""
+
+    kind: str = Field(description="'matmul' or 'convolution'")
+    m: int
+    n: int
+    k: int
+    arithmetic: str
+    groups: int = 1
+    calls: int
+    share: float = Field(description="of the products' FLOPs in the forward")
+
+
+class Optimizer(Part):
+    name: str
+    fused: bool | None = None
+    foreach: bool | None = None
+    has_fused: bool = Field(False, description="whether its class knows the option")
+    tensors: int = 0
+    device: str | None = None
+    where: Spot | None = None
+
+
+class Wrapper(Part):
+    """DataParallel or DistributedDataParallel, with the options that matter for speed."""
+
+    name: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    where: Spot | None = None
+
+
+class Structure(Part):
+    roots: tuple[Root, ...] = ()
+    modules: dict[str, int] = Field(default_factory=dict, description="convolution, norm, linear, recurrent, …")
+    parameter_dtypes: dict[str, int] = Field(default_factory=dict)
+    conv_weights_channels_last: float | None = Field(None, description="share; None without 2-D convolutions")
+    biases_before_norm: tuple[str, ...] = ()
+    repeated_blocks: dict[str, int] = Field(default_factory=dict)
+    optimizers: tuple[Optimizer, ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
+    debugging: tuple[str, ...] = ()
+    allocator: str = ""
+    threads: int | None = None
+    autocast: str | None = None
+    eval_with_grad: tuple[Spot, ...] = ()
+    padding_share: float | None = None
+    layers: tuple[Layer, ...] = ()
+    attention: dict[str, int] = Field(default_factory=dict, description="fused attention operators → calls")
+    softmax_squares: int = 0
+    host_made: tuple[Spot, ...] = Field((), description="tensors made on the host and then copied to the device")

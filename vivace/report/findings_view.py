@@ -1,0 +1,79 @@
+"""Findings as a person reads them in a terminal. Called by ``vivace.cli``; knows records only."""
+
+from __future__ import annotations
+
+import os
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from vivace.records.finding import Finding, Findings
+from vivace.records.measurement import Measurement
+
+__all__ = ["findings_view"]
+
+_RISK_COLOURS = {"exact": "green", "rounding": "yellow", "algorithmic": "red"}
+
+
+def findings_view(findings: Findings, record: Measurement) -> RenderableType:
+    """What to fix, the most valuable first: a table, then a paragraph for each."""
+    if not findings.findings:
+        return _nothing(findings)
+    parts: list[RenderableType] = [Text(), _headline(findings, record), Text(), _table(findings)]
+    parts += [Text(f"cause: {note}", style="cyan") for note in findings.notes]
+    for number, finding in enumerate(findings.findings, start=1):
+        parts += [Text(), *_paragraph(number, finding)]
+    words = ",".join(f.setting or f.practice for f in findings.findings if f.applies and f.risk.value != "algorithmic")
+    if words:
+        parts += [Text(), Text("Try them, keep what pays, prove it:  ").append("vivace tune -- …", style="bold")]
+    return Group(*parts)
+
+
+def _nothing(findings: Findings) -> RenderableType:
+    if findings.verdict == "unknown":
+        return Text("\nNothing to say: the measurement is not whole.", style="yellow")
+    return Text("\nWell tuned: none of vivace's practices would bring 2 % or more here.", style="green")
+
+
+def _headline(findings: Findings, record: Measurement) -> Text:
+    assert record.step_ms is not None
+    text = Text(f"{len(findings.findings)} finding{'s' * (len(findings.findings) > 1)}", style="bold")
+    text.append(f" on a step of {record.step_ms.mean:.1f} ms; all together worth at most {findings.worth:.2f}×")
+    return text
+
+
+def _table(findings: Findings) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    table.add_column("practice")
+    table.add_column("at most", justify="right")
+    table.add_column("ms/step", justify="right")
+    table.add_column("risk")
+    table.add_column("without editing")
+    table.add_column("where")
+    for number, f in enumerate(findings.findings, start=1):
+        where = f"{os.path.basename(f.where.file)}:{f.where.line}" if f.where else ""
+        risk = f"[{_RISK_COLOURS[f.risk.value]}]{f.risk.value}[/]"
+        table.add_row(
+            str(number), escape(f.setting or f.practice), f"{f.worth:.2f}×", f"{f.exposed_ms:.1f}", risk,
+            "yes" if f.applies else "no", escape(where),
+        )  # fmt: skip
+    return table
+
+
+def _paragraph(number: int, finding: Finding) -> list[RenderableType]:
+    head = Text(f"{number}. {finding.title}", style="bold")
+    parts: list[RenderableType] = [head, Padding(Text(_sentence(finding.says)), (0, 0, 0, 3))]
+    if finding.where:
+        parts.append(Padding(Text(f"{finding.where.file}:{finding.where.line}", style="dim"), (0, 0, 0, 3)))
+    if finding.why_not:
+        parts.append(Padding(Text(f"by hand only: {finding.why_not}", style="dim"), (0, 0, 0, 3)))
+    parts.append(Padding(Text(finding.by_hand, style="cyan"), (0, 0, 0, 6)))
+    return parts
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")

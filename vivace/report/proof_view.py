@@ -1,0 +1,102 @@
+"""A proof as a person reads it in a terminal. Called by ``vivace.cli``; knows records only."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from vivace.records.proof import Interval, Proof, Side
+
+__all__ = ["proof_view"]
+
+
+def proof_view(proof: Proof) -> RenderableType:
+    parts: list[RenderableType] = [Text(), _headline(proof)]
+    if proof.practices:
+        parts += [Text(), _gains(proof)]
+    parts += [Text(), _sides(proof)]
+    if proof.harm is not None:
+        colour = "red" if proof.harm.verdict == "outside the band" else "green"
+        parts.append(Text(f"no harm: {proof.harm.verdict}. ", style=colour).append(proof.harm.says, style="dim"))
+    if proof.payback is not None:
+        parts.append(Text(_payback(proof)))
+    parts += [Text(note, style="yellow") for note in proof.notes]
+    parts += _proposals(proof)
+    if proof.practices:
+        parts += _what_to_do(proof)
+    return Group(*parts)
+
+
+def _headline(proof: Proof) -> Text:
+    if not proof.practices:
+        return Text("Nothing that vivace may change from outside makes this job faster.", style="bold")
+    text = Text(f"{proof.speedup.median:.2f}× faster", style="bold green")
+    text.append(
+        f"  (95 %: {proof.speedup.low:.2f}–{proof.speedup.high:.2f}; {proof.seconds:.0f} s of trials)", style="dim"
+    )
+    return text
+
+
+def _gains(proof: Proof) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("practice")
+    table.add_column("alone", justify="right")
+    table.add_column("as the last one", justify="right")
+    table.add_column("risk")
+    for gain in proof.practices:
+        table.add_row(escape(gain.practice), _ratio(gain.alone), _ratio(gain.last), gain.risk.value)
+    return table
+
+
+def _ratio(interval: Interval | None) -> str:
+    return f"{interval.median:.2f}× ({interval.low:.2f}–{interval.high:.2f})" if interval else "not measured"
+
+
+def _sides(proof: Proof) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    table.add_column("before", justify="right")
+    table.add_column("after", justify="right")
+    before, after = proof.before or Side(), proof.after or Side()
+    rows = (
+        ("samples/s", before.samples_per_s, after.samples_per_s, ".1f"),
+        (
+            "step ms",
+            before.step_ms.mean if before.step_ms else None,
+            after.step_ms.mean if after.step_ms else None,
+            ".2f",
+        ),
+        ("GPU memory GiB", before.device_memory_gib, after.device_memory_gib, ".2f"),
+        ("host memory GiB", before.host_memory_gib, after.host_memory_gib, ".2f"),
+        ("joules/sample", before.joules_per_sample, after.joules_per_sample, ".4g"),
+    )
+    for name, old, new, form in rows:
+        if old is not None:
+            table.add_row(name, format(old, form), format(new, form) if new is not None else "")
+    return table
+
+
+def _payback(proof: Proof) -> str:
+    assert proof.payback is not None
+    if proof.payback.steps is None:
+        return f"It starts {proof.payback.extra_s:.0f} s later and never wins that back."
+    return f"It starts {proof.payback.extra_s:.0f} s later, and has won that back after {proof.payback.steps} steps."
+
+
+def _proposals(proof: Proof) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for finding in proof.proposed:
+        parts.append(Text(f"for you to decide: {finding.title} (at most {finding.worth:.2f}×)", style="bold"))
+        parts.append(Padding(Text(finding.says + (f"; {finding.why_not}" if finding.why_not else "")), (0, 0, 0, 3)))
+        parts.append(Padding(Text(finding.by_hand, style="cyan"), (0, 0, 0, 6)))
+    return [Text(), *parts] if parts else []
+
+
+def _what_to_do(proof: Proof) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(), Text("Train with it, unedited:", style="bold"), Text(f"  {proof.run_with}")]
+    parts += [Text(), Text("Or put into the script:", style="bold")]
+    parts += [Padding(Text(gain.by_hand, style="cyan"), (0, 0, 0, 2)) for gain in proof.practices]
+    return parts

@@ -1,0 +1,69 @@
+"""Where trials are run: numbers their folders, keeps the time budget, tells what comes out. Makes no decisions.
+
+The same questions asked again (``--resume``) find the same folders, and what is recorded there is not run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vivace.measure.command import Progress, Sink
+from vivace.records.trial import Trial
+from vivace.tune.trials import Settings, run_trial
+
+__all__ = ["Bench", "Interrupted"]
+
+_SLUG = 60
+
+
+class Interrupted(Exception):
+    """Ctrl-C during a trial: everything before it is on disk."""
+
+
+@dataclass
+class Bench:
+    command: tuple[str, ...]
+    folder: Path
+    budget_s: float
+    settings: Settings
+    sink: Sink
+    progress: Progress
+    say: Callable[[str], None]
+    prefix: tuple[str, ...] = ()
+    """Put before the command of every trial: ``srun …`` sends each as a job of its own."""
+
+    def __post_init__(self) -> None:
+        self.trials: list[Trial] = []
+        self.used_s = 0.0
+
+    @property
+    def left_s(self) -> float:
+        return self.budget_s - self.used_s
+
+    def has_time_for(self, seconds: float) -> bool:
+        return self.left_s >= seconds
+
+    def run(
+        self, label: str, words: Sequence[str] = (), *, evidence: bool = False, seed: int = 0, norms: bool = False,
+        limit_s: float | None = None,
+    ) -> Trial:  # fmt: skip
+        """One trial. ``limit_s`` ends it; the budget does not (whoever asks looks at it first)."""
+        number = len(self.trials)
+        folder = self.folder / "trials" / f"{number:03d}-{label.replace('/', '-').replace(':', '-')[:_SLUG]}"
+        settings = replace(
+            self.settings, evidence=evidence, seed_offset=seed, grad_norms=norms,
+            timeout_s=_shorter(self.settings.timeout_s, limit_s),
+        )  # fmt: skip
+        trial = run_trial((*self.prefix, *self.command), words, folder, settings, self.sink, self.progress)
+        if trial.outcome == "interrupted":
+            raise Interrupted
+        self.trials.append(trial)
+        self.used_s += trial.seconds
+        return trial
+
+
+def _shorter(first: float | None, second: float | None) -> float | None:
+    known = [limit for limit in (first, second) if limit is not None]
+    return min(known) if known else None

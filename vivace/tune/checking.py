@@ -1,0 +1,77 @@
+"""``check``: measure once, let every practice look at the evidence, tell the causes of waiting apart, save findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vivace.measure.command import Progress, Sink
+from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.measure.measuring import Measured, Request, measure
+from vivace.practices.engine.pricing import step_ms
+from vivace.records.finding import Finding, Findings
+from vivace.records.measurement import Measurement
+from vivace.records.trial import Trial
+from vivace.tune.diagnosis import diagnose, together, worth_of
+from vivace.tune.probing import Cause, probe
+from vivace.tune.trials import Settings, run_trial
+
+__all__ = ["Checked", "check", "findings_of"]
+
+RECORD = "findings.json"
+_PROBE_STEPS = 15
+
+
+@dataclass(frozen=True)
+class Checked:
+    """``findings`` is None when nothing could be measured; ``measured`` then says why."""
+
+    findings: Findings | None
+    measured: Measured
+    folder: Path
+
+
+def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Checked:
+    folder = new_run_folder(request.output, request.name or name_of_command(request.command))
+    measured = measure(replace(request, folder=folder), sink, progress)
+    record = measured.measurement
+    if record is None or record.step_ms is None:
+        return Checked(None, measured, folder)
+    causes: tuple[Cause, ...] = ()
+    if probes and record.status == "complete":
+        settings = Settings(steps=min(_PROBE_STEPS, request.steps), timeout_s=request.timeout_s, seed_offset=None)
+
+        def run(word: str) -> Trial:
+            return run_trial(request.command, (word,), folder / "probes" / word[6:], settings, _nowhere, progress)
+
+        causes = probe(record, run)
+    findings = findings_of(record, causes, str(folder / "measurement.json"))
+    findings.save(folder / RECORD)
+    return Checked(findings, measured, folder)
+
+
+def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str) -> Findings:
+    found = tuple(_with_cause(finding, causes, record) for finding in diagnose(record))
+    found = tuple(sorted(found, key=lambda f: -f.worth))
+    return Findings(
+        measurement=path,
+        findings=found,
+        verdict="improvable" if found else ("tuned" if record.status == "complete" else "unknown"),
+        worth=together(found, step_ms(record)) if found else 1.0,
+        cause=causes[0].name if causes else None,
+        notes=tuple(cause.says for cause in causes),
+    )
+
+
+def _with_cause(finding: Finding, causes: tuple[Cause, ...], record: Measurement) -> Finding:
+    """A differential run measures what the loader costs better than the wait does: workers also take the CPU's time."""
+    data = next((cause for cause in causes if cause.name == "data"), None)
+    if data is None or finding.practice != "workers" or data.exposed_ms <= finding.exposed_ms:
+        return finding
+    evidence = {**finding.evidence, "same_batch_saves_ms": round(data.exposed_ms, 3)}
+    worth = worth_of(data.exposed_ms, step_ms(record))
+    return finding.model_copy(update={"exposed_ms": data.exposed_ms, "worth": worth, "evidence": evidence})
+
+
+def _nowhere(_stream: str, _data: bytes) -> None:
+    """The probes' output says nothing that the first run did not."""

@@ -1,0 +1,61 @@
+"""How much faster is one run than another, and how sure is that? Ratios with a 95 % interval from paired runs.
+
+Two sources of chance are resampled: which rounds were run, and which steps (in blocks: neighbouring steps are alike).
+The interval also spans the ratios of all rounds: three rounds are too few for a resampling alone to be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vivace.records.measurement import Measurement
+from vivace.records.proof import Interval
+
+__all__ = ["compare", "ratio_of", "speed"]
+
+_RESAMPLES = 1000
+_BLOCK = 5
+Pair = tuple[Measurement, Measurement]
+
+
+def speed(m: Measurement) -> float:
+    """Samples per second; steps per second where samples cannot be counted."""
+    if m.samples_per_s is not None:
+        return m.samples_per_s
+    assert m.step_ms is not None
+    return 1e3 / m.step_ms.mean
+
+
+def ratio_of(before: Measurement, after: Measurement) -> float:
+    return speed(after) / speed(before)
+
+
+def compare(pairs: Sequence[Pair], seed: int = 0) -> Interval:
+    """The speed of the second of each pair over the first's."""
+    ratios = np.array([ratio_of(before, after) for before, after in pairs])
+    generator = np.random.default_rng(seed)
+    wobble = np.stack([_resampled_log_ratio(pair, generator) for pair in pairs])  # rounds × resamples
+    chosen = generator.integers(len(pairs), size=(len(pairs), _RESAMPLES))
+    logs = np.log(ratios)[chosen] + np.take_along_axis(wobble, chosen, axis=0)
+    low, high = np.percentile(np.exp(logs.mean(axis=0)), [2.5, 97.5])
+    median = float(np.median(ratios))
+    return Interval(median=median, low=min(float(low), *ratios, median), high=max(float(high), *ratios, median))
+
+
+def _resampled_log_ratio(pair: Pair, generator: np.random.Generator) -> np.ndarray:
+    """How far chance in the choice of steps may move the logarithm of a pair's ratio."""
+    before, after = (_resampled_log_mean(m, generator) for m in pair)
+    return before - after
+
+
+def _resampled_log_mean(m: Measurement, generator: np.random.Generator) -> np.ndarray:
+    steps = np.asarray(m.series_ms.get("step", ()), dtype=float)
+    if len(steps) < 2:
+        return np.zeros(_RESAMPLES)
+    block = min(_BLOCK, len(steps))
+    blocks = -(-len(steps) // block)
+    starts = generator.integers(0, len(steps) - block + 1, size=(_RESAMPLES, blocks))
+    means = steps[starts[:, :, None] + np.arange(block)].mean(axis=(1, 2))
+    return np.log(means / steps.mean())

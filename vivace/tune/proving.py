@@ -1,0 +1,235 @@
+"""Is the winning set really faster, and does it do no harm? Paired and interleaved runs, then an ablation.
+
+Each round has a seed of its own and runs the baseline and the tuned job one after the other, in alternating order.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vivace.practices.engine.registry import get_practice, split_word
+from vivace.records.finding import Risk
+from vivace.records.measurement import Measurement
+from vivace.records.privacy import safe_command
+from vivace.records.proof import Gain, Harm, Interval, Payback, Proof, Rejected, Side
+from vivace.records.trial import Trial
+from vivace.tune.bench import Bench
+from vivace.tune.candidates import proposals, risk_of, without
+from vivace.tune.comparison import compare
+from vivace.tune.harm import judge
+from vivace.tune.searching import Search, measured
+
+__all__ = ["prove"]
+
+Pair = tuple[Measurement, Measurement]
+_SHORTEST_EXTRA_S = 1.0
+
+
+@dataclass
+class _Verdict:
+    """The paired runs of one set of words, and what they say."""
+
+    words: tuple[str, ...]
+    pairs: list[Pair]
+    speedup: Interval
+    harm: Harm | None
+
+
+def prove(bench: Bench, found: Search, rounds: int) -> Proof:
+    notes: list[str] = []
+    verdict = _paired(bench, found, found.words, rounds, "round")
+    if verdict.words and verdict.harm is not None and verdict.harm.verdict == "outside the band":
+        verdict = _without_what_harms(bench, found, verdict, rounds, notes)
+    if verdict.words and verdict.speedup.low <= 1.0:
+        notes.append("the gain does not stand out from the noise: nothing is recommended")
+        verdict = _Verdict((), verdict.pairs, _noise_interval(found), None)
+    gains = _ablation(bench, found, verdict, notes)
+    return _proof(bench, found, verdict, gains, notes)
+
+
+def _paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, label: str) -> _Verdict:
+    if not words:
+        return _Verdict((), [], _noise_interval(found), None)
+    pairs: list[Pair] = []
+    for number in range(rounds):
+        if pairs and not bench.has_time_for(found.again.seconds + found.best.seconds):
+            break
+        pair = _round(bench, words, number, label)
+        if pair is None:
+            break
+        pairs.append(pair)
+    if not pairs:
+        return _Verdict((), [], _noise_interval(found), None)
+    speedup = compare(pairs)
+    exact = all(risk_of(word) is Risk.EXACT for word in words)
+    harm = judge(pairs, (measured(found.again), pairs[0][0]), exact)
+    bench.say(
+        f"  [bold]=[/] {'all together':32} {speedup.median:.2f}× ({speedup.low:.2f}–{speedup.high:.2f}, "
+        f"{len(pairs)} pairs); {harm.verdict}"
+    )
+    return _Verdict(words, pairs, speedup, harm)
+
+
+def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pair | None:
+    sides: dict[str, Trial] = {}
+    for side in ("baseline", "tuned") if number % 2 == 0 else ("tuned", "baseline"):
+        chosen = words if side == "tuned" else ()
+        sides[side] = bench.run(f"{label}{number}-{side}", chosen, seed=number, norms=True)
+    if any(trial.outcome != "ok" for trial in sides.values()):
+        return None
+    return measured(sides["baseline"]), measured(sides["tuned"])
+
+
+def _without_what_harms(bench: Bench, found: Search, verdict: _Verdict, rounds: int, notes: list[str]) -> _Verdict:
+    """Look at each practice alone, leave out those that leave the band, and prove what remains."""
+    harmful = []
+    for word in verdict.words:
+        if not bench.has_time_for(found.again.seconds):
+            break
+        trial = bench.run(f"harm-{word}", (word,), seed=0, norms=True)
+        if trial.outcome != "ok":
+            continue
+        baselines = [before for before, _ in verdict.pairs]
+        # The same trajectory stands in for every seed's distance: only round 0 has this seed.
+        alone = judge([(baselines[0], measured(trial))], None, risk_of(word) is Risk.EXACT)
+        band = verdict.harm.band if verdict.harm else None
+        if alone.moved is not None and band is not None and alone.moved > band:
+            harmful.append(word)
+    left = tuple(word for word in verdict.words if word not in harmful)
+    if not harmful or not left or not bench.has_time_for(2 * found.again.seconds):
+        notes.append(f"losses left the band ({verdict.harm.says if verdict.harm else ''}): nothing is recommended")
+        return _Verdict((), verdict.pairs, _noise_interval(found), verdict.harm)
+    for word in harmful:
+        found.rejected[word] = Rejected(practice=word, why="its losses leave the band of the baseline's reruns")
+        bench.say(f"  [red]✗[/] {word:32} losses outside the band")
+    second = _paired(bench, found, left, rounds, "again")
+    if second.harm is not None and second.harm.verdict == "outside the band":
+        notes.append(f"losses left the band ({second.harm.says}): nothing is recommended")
+        return _Verdict((), second.pairs, _noise_interval(found), second.harm)
+    return second
+
+
+def _noise_interval(found: Search) -> Interval:
+    """No practice: the speed-up is 1, within what two runs of the baseline differ by."""
+    ratio = compare([(measured(found.baseline), measured(found.again))])
+    low, high = min(ratio.low, 1.0), max(ratio.high, 1.0)
+    return Interval(median=1.0, low=low, high=high)
+
+
+def _ablation(bench: Bench, found: Search, verdict: _Verdict, notes: list[str]) -> tuple[Gain, ...]:
+    """What each practice brings as the last one added, and alone; as far as the budget goes."""
+    last: dict[str, Interval] = {}
+    alone: dict[str, Interval] = {}
+    if len(verdict.words) == 1:
+        last = alone = {verdict.words[0]: verdict.speedup}
+    else:
+        for word in verdict.words:
+            if interval := _against(bench, found, f"without-{word}", without(verdict.words, word), verdict, "after"):
+                last[word] = interval
+        for word in verdict.words:
+            if interval := _against(bench, found, f"alone-{word}", (word,), verdict, "before"):
+                alone[word] = interval
+        if len(last) + len(alone) < 2 * len(verdict.words):
+            notes.append("the time budget ended the ablation: some figures are missing")
+    return tuple(
+        Gain(
+            practice=word,
+            risk=risk_of(word),
+            title=get_practice(split_word(word)[0]).title,
+            alone=alone.get(word),
+            last=last.get(word),
+            by_hand=_by_hand(found, word),
+        )
+        for word in verdict.words
+    )
+
+
+def _against(
+    bench: Bench, found: Search, label: str, words: Sequence[str], verdict: _Verdict, side: str
+) -> Interval | None:
+    if not bench.has_time_for(max(found.again.seconds, found.best.seconds)):
+        return None
+    trial = bench.run(label, words, limit_s=15 + 3 * max(found.again.seconds, found.best.seconds))
+    if trial.outcome != "ok":
+        return None
+    if side == "after":
+        return compare([(measured(trial), after) for _, after in verdict.pairs])
+    return compare([(before, measured(trial)) for before, _ in verdict.pairs])
+
+
+def _by_hand(found: Search, word: str) -> str:
+    name = split_word(word)[0]
+    return next((f.by_hand for f in found.findings if f.practice == name), get_practice(name).by_hand)
+
+
+def _proof(bench: Bench, found: Search, verdict: _Verdict, gains: tuple[Gain, ...], notes: list[str]) -> Proof:
+    befores = [before for before, _ in verdict.pairs] or [measured(found.again)]
+    afters = [after for _, after in verdict.pairs] if verdict.words else []
+    harm = verdict.harm
+    return Proof(
+        command=safe_command(bench.command),
+        speedup=verdict.speedup,
+        practices=gains,
+        trials=tuple(trial.name for trial in bench.trials),
+        losses_in_band=None if harm is None or harm.verdict == "not comparable" else harm.verdict != "outside the band",
+        harm=harm,
+        before=_side(befores, measured(found.baseline)),
+        after=_side(afters, None) if afters else None,
+        payback=_payback(befores, afters) if afters else None,
+        rejected=tuple(found.rejected.values()),
+        proposed=proposals(found.findings, verdict.words, found.allowed),
+        findings=found.findings,
+        seconds=bench.used_s,
+        machine=measured(found.baseline).machine,
+        run_with=_run_with(bench.command, verdict.words),
+        notes=tuple(notes),
+    )
+
+
+def _run_with(command: Sequence[str], words: Sequence[str]) -> str:
+    return shlex.join(["vivace", "run", "--with", ",".join(words), "--", *safe_command(command)]) if words else ""
+
+
+def _side(runs: Sequence[Measurement], evidence: Measurement | None) -> Side:
+    first = runs[0]
+    return Side(
+        samples_per_s=_median([m.samples_per_s for m in runs]),
+        step_ms=sorted(runs, key=lambda m: m.step_ms.mean if m.step_ms else 0.0)[len(runs) // 2].step_ms,
+        phases_ms={p: statistics.median(m.phases_ms[p].mean for m in runs) for p in first.phases_ms},
+        device_memory_gib=_median([m.memory.device.reserved_peak_gib if m.memory.device else None for m in runs]),
+        host_memory_gib=_median(
+            [m.memory.host.rss_gib + m.memory.host.children_rss_gib if m.memory.host else None for m in runs]
+        ),
+        joules_per_sample=_median([m.energy.joules_per_sample for m in runs]),
+        mfu=evidence.mfu if evidence else None,
+        losses=tuple(m.trajectory for m in runs),
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _payback(befores: Sequence[Measurement], afters: Sequence[Measurement]) -> Payback | None:
+    """What the tuned job spends more before its first settled step, and how many steps win it back."""
+    before_s, after_s = _median([_once_s(m) for m in befores]), _median([_once_s(m) for m in afters])
+    if before_s is None or after_s is None:
+        return None
+    extra = after_s - before_s
+    saved = statistics.median(_step_ms(m) for m in befores) - statistics.median(_step_ms(m) for m in afters)
+    if extra < _SHORTEST_EXTRA_S:
+        return None
+    return Payback(extra_s=extra, saved_ms_per_step=saved, steps=math.ceil(1e3 * extra / saved) if saved > 0 else None)
+
+
+def _once_s(m: Measurement) -> float | None:
+    return None if m.before_window_s is None else m.before_window_s - m.warmup_steps * _step_ms(m) / 1e3
+
+
+def _step_ms(m: Measurement) -> float:
+    return m.step_ms.mean if m.step_ms else 0.0

@@ -1,0 +1,143 @@
+"""``run --with``: the full training with practices applied, the script unedited. Its standard streams are its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from vivace.errors import UserError
+from vivace.measure.command import environment_for
+from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.measure.inside.settings import Settings, rank_and_world
+from vivace.measure.measuring import read_told
+from vivace.practices.engine.registry import parse_words
+from vivace.records.privacy import safe_command
+from vivace.records.proof import Proof
+from vivace.records.run import Run, RunState
+from vivace.tune.trials import ENTRY, environment_of
+
+__all__ = ["Ran", "read_words", "run"]
+
+RECORD = "run.json"
+_POLL_S = 0.2
+_FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Ran:
+    exit_code: int
+    folder: Path
+    told: dict[str, str]
+    """For each practice: "applied: …", or why not."""
+
+
+def read_words(text: str) -> tuple[str, ...]:
+    """The words of ``--with``: names, and ``@runs/x`` for what a tune found."""
+    words: list[str] = []
+    for word in text.split(","):
+        word = word.strip()
+        if word.startswith("@"):
+            path = Path(word[1:])
+            proof = Proof.load(path / "proof.json" if path.is_dir() else path)
+            words += [gain.practice for gain in proof.practices]
+        elif word:
+            words.append(word)
+    return parse_words(words)
+
+
+def run(
+    command: Sequence[str],
+    words: Sequence[str],
+    strict: bool,
+    output: Path,
+    name: str | None,
+    on_told: Callable[[dict[str, str]], None],
+) -> Ran:
+    """``on_told`` is called once, when the process has said what became of each practice."""
+    if not command:
+        raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
+    folder = new_run_folder(_place(output), name or name_of_command(command))
+    settings = Settings(folder=str(folder.resolve()), entry=ENTRY, measure=False, practices=tuple(words), strict=strict)
+    started_at = _now()
+    record = Run(
+        command=safe_command(command),
+        practices=tuple(words),
+        launcher="local",
+        name=folder.name,
+        state="running",
+        started_at=started_at,
+        folder=str(folder),
+    )
+    record.save(folder / RECORD)
+    environment = environment_for(settings, {**environment_of(words), **os.environ})
+    code = _wait(_start(command, environment), folder, on_told)
+    told = read_told(folder)
+    state: RunState = "completed" if code == 0 else "cancelled" if code in (130, 143) else "failed"
+    record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told}).save(
+        folder / RECORD
+    )
+    for path in folder.glob("practices-*.json"):
+        path.unlink(missing_ok=True)
+    return Ran(code, folder, told)
+
+
+def _place(output: Path) -> Path:
+    """Under srun every rank runs its own vivace: only the first one's record is worth a folder of the user's."""
+    rank, _world = rank_and_world()
+    return output if rank == 0 else output / ".ranks"
+
+
+def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        return subprocess.Popen(list(command), env=environment)
+    except FileNotFoundError:
+        raise UserError(
+            f"command not found: {command[0]}", hint="vivace run --with bf16 -- python train.py …"
+        ) from None
+    except OSError as error:
+        raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from None
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dict[str, str]], None]) -> int:
+    told = False
+    with _signals_passed_on(process):
+        while process.poll() is None:
+            time.sleep(_POLL_S)
+            if not told and (state := read_told(folder)):
+                told = True
+                on_told(state)
+    if not told:
+        on_told(read_told(folder))
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+@contextlib.contextmanager
+def _signals_passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Slurm signals the batch script's children or vivace alone: the training must get it. Ctrl-C reaches both."""
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    previous = {number: signal.signal(number, forward) for number in _FORWARDED}
+    previous[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,123 @@
+"""One trial: the user's command in a fresh process with a set of practices. Out of memory and crashes are results.
+
+A trial is a folder (``trial.json``, logs). A trial whose record is already there is not run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vivace.measure.command import Progress, Sink
+from vivace.measure.measuring import Measured, Request, measure
+from vivace.practices.engine.probes import PROBES
+from vivace.practices.engine.registry import get_practice, split_word
+from vivace.records.base import RecordError
+from vivace.records.privacy import safe_command, safe_text
+from vivace.records.trial import Outcome, Trial
+
+__all__ = ["ENTRY", "Settings", "environment_of", "run_trial"]
+
+ENTRY = "vivace.practices.engine.entry"
+RECORD = "trial.json"
+_LAST_LINES = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How each trial is measured. ``evidence``: with FLOPs, profiler and sync points, for the diagnosis."""
+
+    steps: int = 30
+    warmup_steps: int | None = None
+    timeout_s: float | None = None
+    evidence: bool = False
+    seed_offset: int | None = 0
+    grad_norms: bool = False
+
+
+def environment_of(words: Sequence[str]) -> dict[str, str]:
+    """The variables that practices want the command to start with."""
+    environment: dict[str, str] = {}
+    for word in words:
+        if word in PROBES:
+            continue
+        name, argument = split_word(word)
+        change = get_practice(name).change
+        if change is not None:
+            environment.update(change(argument).environment())
+    return environment
+
+
+def run_trial(
+    command: Sequence[str], words: Sequence[str], folder: Path, settings: Settings, sink: Sink, progress: Progress
+) -> Trial:
+    """Run it, or return what an earlier run of the same trial left in ``folder``."""
+    if (known := _known(folder)) is not None:
+        return known
+    shutil.rmtree(folder, ignore_errors=True)  # what an interrupted trial left
+    folder.mkdir(parents=True)
+    request = Request(
+        command=tuple(command),
+        steps=settings.steps,
+        warmup_steps=settings.warmup_steps,
+        profile=settings.evidence,
+        flops=settings.evidence,
+        timeout_s=settings.timeout_s,
+        folder=folder,
+        practices=tuple(words),
+        entry=ENTRY,
+        environment=environment_of(words),
+        seed_offset=settings.seed_offset,
+        grad_norms=settings.grad_norms,
+    )
+    began = time.monotonic()
+    measured = measure(request, sink, progress)
+    outcome, message = _outcome(measured, words, folder)
+    trial = Trial(
+        name=folder.name,
+        command=safe_command(command),
+        practices=tuple(words),
+        outcome=outcome,
+        seconds=time.monotonic() - began,
+        message=safe_text(message),
+        measurement=measured.measurement,
+    )
+    if outcome != "interrupted":
+        trial.save(folder / RECORD)
+        with contextlib.suppress(OSError):
+            (folder / "measurement.json").unlink()  # the trial holds it
+    return trial
+
+
+def _known(folder: Path) -> Trial | None:
+    with contextlib.suppress(RecordError):
+        return Trial.load(folder / RECORD)
+    return None
+
+
+def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Outcome, str]:
+    record = measured.measurement
+    if record is not None and record.status == "complete" and record.step_ms is not None:
+        if words and not record.practices:  # ours to mend, and never to be taken for a measurement of the practices
+            return "crash", f"vivace could not apply them: {_last_lines(folder / 'stderr.log')}"
+        return "ok", ""
+    reason = (record.reason if record is not None else measured.message) or ""
+    if measured.outcome.interrupted:
+        return "interrupted", reason
+    errors = _last_lines(folder / "stderr.log")
+    if "out of memory" in f"{reason} {errors}".lower() or measured.outcome.exit_code == 137:
+        return "out-of-memory", reason or errors
+    if measured.outcome.timed_out:
+        return "timeout", reason
+    return "crash", errors or reason
+
+
+def _last_lines(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+        return "\n".join(lines[-_LAST_LINES:])
+    return ""

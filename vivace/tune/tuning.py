@@ -1,0 +1,93 @@
+"""``tune``: baseline, search, proof, in one folder. An interrupted one goes on where it stopped (``resume``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from vivace.errors import UserError
+from vivace.measure.command import Progress, Sink
+from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.records.base import write_text_atomically
+from vivace.records.finding import Findings, Risk
+from vivace.records.proof import Proof
+from vivace.tune.bench import Bench, Interrupted
+from vivace.tune.diagnosis import together
+from vivace.tune.proving import prove
+from vivace.tune.searching import measured, search
+from vivace.tune.trials import Settings
+
+__all__ = ["Interrupted", "Options", "Tuned", "resume_options", "tune"]
+
+RECORD = "proof.json"
+OPTIONS = "tune.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """``steps`` 0: as many as three seconds hold. ``prefix`` stands before the command of every trial."""
+
+    command: tuple[str, ...]
+    budget_s: float = 600.0
+    steps: int = 0
+    rounds: int = 3
+    allow: tuple[str, ...] = ("exact", "rounding")
+    timeout_s: float | None = None
+    prefix: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tuned:
+    proof: Proof
+    folder: Path
+
+
+def tune(
+    options: Options, output: Path, name: str | None, resume: Path | None, sink: Sink, progress: Progress,
+    say: Callable[[str], None],
+) -> Tuned:  # fmt: skip
+    """Search and prove. ``say`` gets one line a trial. Raises ``Interrupted`` after Ctrl-C; nothing is lost."""
+    _check(options)
+    folder = resume or new_run_folder(output, name or name_of_command(options.command))
+    if resume is None:
+        write_text_atomically(folder / OPTIONS, json.dumps(asdict(options), indent=2) + "\n")
+    say(f"  [dim]folder: {folder}[/]")
+    settings = Settings(steps=options.steps, timeout_s=options.timeout_s)
+    bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
+    found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)
+    proof = prove(bench, found, options.rounds)
+    step = measured(found.baseline).step_ms
+    assert step is not None
+    Findings(
+        measurement=str(Path("trials") / found.baseline.name / "trial.json"),
+        findings=found.findings,
+        verdict="improvable" if found.findings else "tuned",
+        worth=together(found.findings, step.mean) if found.findings else 1.0,
+    ).save(folder / "findings.json")
+    proof.save(folder / RECORD)
+    return Tuned(proof, folder)
+
+
+def resume_options(folder: Path) -> Options:
+    """What an interrupted tune was asked."""
+    try:
+        fields = json.loads((folder / OPTIONS).read_text(encoding="utf-8"))
+        lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
+        return replace(Options(lists["command"]), **{**fields, **lists})
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no tune to go on with", hint="vivace tune --resume runs/NAME-001") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{folder / OPTIONS} cannot be read: {error}") from None
+
+
+def _check(options: Options) -> None:
+    if not options.command:
+        raise UserError("no command to tune", hint="vivace tune -- python train.py …")
+    if not options.budget_s > 0:
+        raise UserError(f"--budget must be above 0 minutes, not {options.budget_s / 60:g}")
+    if options.rounds < 1:
+        raise UserError(f"--rounds must be 1 or more, not {options.rounds}")
+    if options.steps < 0:
+        raise UserError(f"--steps must be 1 or more, not {options.steps}")
