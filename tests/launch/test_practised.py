@@ -12,17 +12,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from launch.conftest import Bench
+from launch.conftest import ROOT, Bench
+from launch.test_real_preemption import losses
 
 from vivace.errors import UserError
 from vivace.launch.practised import practised, read_practices
 from vivace.launch.request import JobRequest
 from vivace.launch.script import Place, prepare, render
 from vivace.launch.target import Target
+from vivace.records.proof import Gain, Interval, Proof
 
 PLACE = Place("runs/x-001/job.sh", "runs/x-001/%j.out", "runs/x-001/%j.err")
 
-# Stands for `vivace run`, which is tested elsewhere: keeps to its contract, and says with what it was called.
+# Stands for `vivace run` where only words count: keeps to its contract, and says with what it was called.
 STUB = """
 import os, sys
 assert sys.argv[1:3] == ["run", "--with"] and sys.argv[4] == "--", sys.argv
@@ -33,6 +35,11 @@ os.execvp(sys.argv[5], sys.argv[5:])
 
 def command_in(text: str) -> list[str]:
     return shlex.split(text.split('exec "$@"\' rank \\\n    ')[1].split(" || code=$?\n")[0])
+
+
+def proof_of(practice: str) -> Proof:
+    speedup = Interval(median=1.8, low=1.7, high=1.9)
+    return Proof(command=("x",), speedup=speedup, practices=(Gain(practice=practice, risk="rounding"),), trials=())
 
 
 def script_of(*command: str, **more: object) -> str:
@@ -72,13 +79,33 @@ def test_any_words_arrive_unchanged(words: list[str]):
 def test_a_folder_becomes_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "runs" / "my proof").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert read_practices("bf16,@runs/my proof") == ("bf16", f"@{tmp_path}/runs/my proof")
+    assert read_practices("bf16,@runs/my proof,") == ("bf16", f"@{tmp_path}/runs/my proof")
 
 
-@pytest.mark.parametrize("wrong", ["", "a,,b", "--strict", "a b", "@", "@nowhere", "$(x)", "a\nb"])
-def test_what_cannot_be_a_practice(wrong: str):
+@pytest.mark.parametrize("wrong", ["", " , ", "@", "@nowhere"])
+def test_what_cannot_be_read(wrong: str):
     with pytest.raises(UserError):
         read_practices(wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("bf61", "there is no practice named 'bf61'"),
+        ("tf32=yes", "takes no argument"),
+        ("$(x)", "there is no practice named"),
+        ("@here", "does not exist"),
+        ("@nowhere", "there is no such folder"),
+    ],
+)
+def test_what_vivace_run_would_refuse_is_said_before_the_queue(
+    vivace: Callable, tmp_path: Path, words: str, sentence: str
+):
+    (tmp_path / "here").mkdir()
+    done = vivace("submit", "--cluster", "jean-zay-a100", "--with", words, "--dry-run", "--", "python", "x.py")
+    assert done.code == 2
+    assert sentence in " ".join(done.err.split())
+    assert done.out == ""
 
 
 def test_without_practices_nothing_is_added():
@@ -99,7 +126,9 @@ def test_every_rank_of_a_real_job_gets_the_practices_and_the_words(bench: Bench)
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {bench.folder}/stub/vivace/__main__.py "$@"\n')
     program.chmod(0o755)
-    (bench.folder / "runs" / "best one").mkdir(parents=True)
+    best = bench.folder / "runs" / "best one"
+    best.mkdir(parents=True)
+    proof_of("channels_last").save(best / "proof.json")
     says = "import json,os,sys; print(json.dumps([os.environ['WITH'], os.environ['RANK'], *sys.argv[1:]]))"
     words = ["a b", "$(touch pwned)", "--", "'"]
     common = ("--with", "bf16,@runs/best one", "--gpus", "2", "--env", f"PYTHONPATH={bench.folder}/stub")
@@ -116,3 +145,26 @@ def test_every_rank_of_a_real_job_gets_the_practices_and_the_words(bench: Bench)
         said = sorted(json.loads(line) for line in bench.out(record).splitlines())
         assert said == [[",".join(practices), rank, *words] for rank in ("0", "1")]
     assert not list(bench.folder.rglob("pwned"))
+
+
+def test_vivace_run_applies_them_on_every_rank_and_lets_slurms_signal_through(bench_with_names: Bench):
+    """Interrupted and requeued under `vivace run`, the losses are those of a run that was left alone."""
+    bench = bench_with_names
+    proof_of("fused_optimizer").save(bench.folder / "proof.json")
+
+    def send(name: str, step_s: str) -> dict:
+        words = ["--steps", "40", "--step-seconds", step_s, "--checkpoint", f"{name}.pt"]
+        command = [sys.executable, str(ROOT / "examples" / "preemptible.py"), *words]
+        return bench.submit("--name", name, "--with", "@proof.json", "--gpus", "2", command=command)
+
+    alone, interrupted = send("alone", "0"), send("interrupted", "0.2")
+    bench.cluster.wait("a step", lambda: "step 3 rank 0" in bench.out(interrupted))
+    bench.cluster.run("scancel", "--signal=USR1", interrupted["job_id"])
+    assert bench.end(alone) == "COMPLETED", bench.err(alone)
+    assert bench.end(interrupted) == "COMPLETED", bench.err(interrupted)
+    assert losses(bench.out(interrupted)) == losses(bench.out(alone))
+    assert len(losses(bench.out(alone))) == 80
+    assert "restarts 1" in bench.out(interrupted)
+    assert bench.err(alone).count("fused_optimizer applied") == 1  # one rank tells
+    (record,) = Path(alone["folder"]).glob("*/run.json")
+    assert "applied" in json.loads(record.read_text())["told"]["fused_optimizer"]

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from launch.conftest import ROOT, Bench
 from launch.slurm_cluster import FINAL
 
@@ -114,3 +115,14 @@ def test_slurms_warning_is_for_the_training_and_does_not_end_vivace(tmp_path: Pa
         (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         os.kill(int(child), signal.SIGUSR1)
         assert process.wait(30) == 85
+
+
+@pytest.mark.parametrize("what", ["check", "tune"])
+def test_what_starts_the_training_several_times_must_be_one(what: str, tmp_path: Path):
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+    words = [sys.executable, "-m", "vivace", what, "--", "true"]
+    environment = {**os.environ, **step, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"srun started 2 times vivace {what}" in done.stderr
+    assert f"vivace {what} -- srun python train.py" in done.stderr

@@ -28,6 +28,7 @@ from vivace.launch.words import seconds_of
 from vivace.measure.folder import name_of_command
 from vivace.records.plan import Plan
 from vivace.records.run import Run
+from vivace.tune.running import read_words
 
 __all__ = ["submit"]
 
@@ -107,7 +108,7 @@ def submit(
     request = JobRequest(
         command=tuple(command or ["-"]),
         name=name or "-",
-        practices=read_practices(practices) if practices is not None else (),
+        practices=_practices(practices),
         seconds=seconds_of(time) if time else (wanted and wanted.seconds) or DEFAULT_SECONDS,
         gpus_per_task=gpus_per_task,
         cpus_per_task=cpus_per_task,
@@ -170,6 +171,15 @@ def _counts(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise UserError(f"{text!r} is not a number of GPUs", hint="--gpus 16, or a list: --gpus 4,8,16") from None
+
+
+def _practices(text: str | None) -> tuple[str, ...]:
+    """Read as the job's own ``vivace run`` will read them: a wrong word must not wait in the queue to be found."""
+    if text is None:
+        return ()
+    words = read_practices(text)
+    read_words(",".join(words))
+    return words
 
 
 def _modules(given: list[str] | None) -> tuple[str, ...] | None:

@@ -13,33 +13,30 @@ from vivace.errors import UserError
 
 __all__ = ["practised", "read_practices"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 
 
 def read_practices(text: str) -> tuple[str, ...]:
-    """The names in ``bf16,channels_last``. ``@runs/x`` means what ``tune`` kept there: the job needs its whole path.
+    """The words of ``--with``, whose folders (``@runs/x``, what a tune found) get the whole path that the job needs.
 
-    >>> read_practices("bf16, channels_last")
-    ('bf16', 'channels_last')
+    Whether there are such practices is for ``vivace run`` to say.
+
+    >>> read_practices("bf16, compile=reduce-overhead")
+    ('bf16', 'compile=reduce-overhead')
     """
-    names = [part.strip() for part in text.split(",")]
-    return tuple(_folder(name) if name.startswith("@") else _checked(name) for name in names)
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise UserError("no practice to apply", hint="--with bf16,channels_last, or --with @runs/x")
+    return tuple(_whole_path(word) if word.startswith("@") else word for word in words)
 
 
-def _folder(name: str) -> str:
-    folder = Path(name[1:]).expanduser().absolute()
-    if len(name) == 1 or not folder.is_dir():
-        raise UserError(f"--with {name}: there is no such folder", hint="--with @FOLDER names a folder of vivace tune")
-    if "," in str(folder):
-        raise UserError(f"--with cannot name {folder}: a comma separates practices", hint="rename the folder")
-    return f"@{folder}"
-
-
-def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise UserError(f"{name!r} cannot be a practice", hint="--with bf16,channels_last, or --with @runs/x")
-    return name
+def _whole_path(word: str) -> str:
+    path = Path(word[1:]).expanduser().absolute()
+    if len(word) == 1 or not path.exists():
+        raise UserError(f"--with {word}: there is no such folder", hint="--with @FOLDER names a folder of vivace tune")
+    if "," in str(path):
+        raise UserError(f"--with cannot name {path}: a comma separates practices", hint="rename the folder")
+    return f"@{path}"
 
 
 def practised(command: Sequence[str], practices: Sequence[str]) -> tuple[str, ...]:

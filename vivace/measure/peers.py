@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from vivace.errors import UserError
 from vivace.records.base import write_text_atomically
 
-__all__ = ["Peers", "find_peers"]
+__all__ = ["Peers", "find_peers", "refuse_peers"]
 
 WAIT_S = 30.0
 _POLL_S = 0.1
@@ -64,3 +65,12 @@ def find_peers(environment: Mapping[str, str] = os.environ) -> Peers | None:
         return None
     life = environment.get("SLURM_RESTART_COUNT", "0")
     return Peers(int(values[0]), int(values[1]), f"{values[2]}.{values[3]}" + (f".{life}" if life != "0" else ""))
+
+
+def refuse_peers(what: str) -> None:
+    """For commands that start the training several times: two of them could not agree on what to start next."""
+    if (peers := find_peers()) is not None:
+        raise UserError(
+            f"srun started {peers.count} times vivace {what}, where one must start all ranks",
+            hint=f"vivace {what} -- srun python train.py (with `vivace submit`: --once)",
+        )
