@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import ENTRY, Settings
 from vivace.measure.merge import merge, read_payloads
 from vivace.measure.peers import Peers, find_peers
+from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
 __all__ = ["Measured", "Request", "measure", "read_told"]
@@ -107,7 +109,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         folder.mkdir(parents=True, exist_ok=True)
     record = merge(
         payloads,
-        this_machine(),
+        _machine(),
         request.command,
         {**request.environment, **os.environ},
         str(folder),
@@ -156,6 +158,12 @@ def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
         reason = reason or f"the command ended with exit code {outcome.exit_code}"
     status: Any = "partial" if reason else record.status
     return record.model_copy(update={"status": status, "reason": reason})
+
+
+@functools.cache
+def _machine() -> Machine:
+    """It does not change between the trials of a tune, and reading it takes a second."""
+    return this_machine()
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ __all__ = ["Search", "search"]
 _WINDOW_MS = 3000.0  # a timed window of about three seconds …
 _STEPS = (10, 100)  # … within these numbers of steps
 _FIRST_STEPS = 20
+_RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _SMALLEST_GAIN = 0.01
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
@@ -83,13 +84,19 @@ class Search:
         return False
 
     def _has_time(self, word: str) -> bool:
-        trials = self.reserve_trials + (_AUTOTUNE_TRIALS if word == "compile=max-autotune" else 1)
-        return self.bench.has_time_for(trials * max(self.best.seconds, self.again.seconds))
+        """Time for this trial, and for the paired runs of the proof after it."""
+        trials = _AUTOTUNE_TRIALS if word == "compile=max-autotune" else 1.0
+        return self.bench.has_time_for(self._reserved_s + trials * max(self.best.seconds, self.again.seconds))
+
+    @property
+    def _reserved_s(self) -> float:
+        pairs_s = self.reserve_trials / 2 * (self.best.seconds + self.again.seconds)
+        return min(pairs_s, _RESERVED_SHARE * self.bench.budget_s)
 
     def _limit_s(self, word: str) -> float:
         ordinary = 15.0 + _TIMES_SLOWER * self.again.seconds
         if get_practice(split_word(word)[0]).try_last:
-            left = self.bench.left_s - self.reserve_trials * self.best.seconds
+            left = self.bench.left_s - self._reserved_s
             return max(ordinary, min(left, _LONGEST_COMPILE_S))
         return ordinary
 

@@ -57,7 +57,8 @@ class SyncWatch:
 
     def _counted(self, original: Any) -> Any:
         def synchronize(*args: Any, **kwargs: Any) -> Any:
-            self._note(sys._getframe(1), "synchronize")
+            if not (args and _is_done(args[0])):
+                self._note(sys._getframe(1), "synchronize")
             return original(*args, **kwargs)
 
         return synchronize
@@ -79,3 +80,8 @@ class SyncWatch:
             {"file": file, "line": line, "code": code, "via": via, "per_step": count / steps}
             for (file, line, code, via), count in self.counts.most_common()
         ]
+
+
+def _is_done(waited_for: Any) -> bool:
+    """An event or stream with nothing left to wait for: asking for it stalls nobody."""
+    return isinstance(waited_for, (torch.cuda.Event, torch.cuda.Stream)) and bool(waited_for.query())
