@@ -119,6 +119,16 @@ def test_dry_run_on_this_machine_goes_through_torchrun(vivace: Callable):
     assert "--nproc-per-node=2" in words
 
 
+def test_on_this_machine_torchrun_starts_vivace_run_on_every_rank(vivace: Callable, tmp_path: Path):
+    command = [sys.executable, str(ROOT / "examples" / "preemptible.py"), "--steps", "2", "--checkpoint", "x.pt"]
+    done = vivace("submit", "--launcher", "local", "--gpus", "2", "--with", "fused_optimizer", "--", *command)
+    assert done.code == 0, done.err
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert sorted(losses((folder / "stdout.log").read_text())) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    record = json.loads((folder / "preemptible-001" / "run.json").read_text())
+    assert "applied" in record["told"]["fused_optimizer"]
+
+
 def test_every_rank_of_a_real_job_gets_the_practices_and_the_words(bench: Bench):
     (bench.folder / "stub" / "vivace").mkdir(parents=True)
     (bench.folder / "stub" / "vivace" / "__main__.py").write_text(STUB)

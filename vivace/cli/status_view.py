@@ -33,6 +33,8 @@ def _end(table: dict[str, Any]) -> Rows:
     if table["ran_s"] is not None:
         asked = f" of {slurm_time(table['limit_s'])} asked" if table["limit_s"] else ""
         rows.append(("ran", f"{slurm_time(table['ran_s'])}{asked}{_other_starts(table)}"))
+    elif table["restarts"]:
+        rows.append(("restarts", str(table["restarts"])))
     if table["crashes"]:
         rows.append(("crashes", f"{table['crashes']} (--retry-crash)"))
     return rows
