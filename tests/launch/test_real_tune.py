@@ -1,4 +1,4 @@
-"""``vivace tune`` on a real Slurm: its trials as jobs (``--slurm``), and around srun in a job; ``status`` shows the proof."""
+"""``vivace tune`` on a real Slurm: its trials as jobs (``--slurm``), and around srun in a job."""
 
 from __future__ import annotations
 
