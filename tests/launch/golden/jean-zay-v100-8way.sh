@@ -61,7 +61,12 @@ start_again() {
 }
 
 # 85: the ranks were told to stop, saved, and ask to go on later (vivace.preemption).
+saved=runs/demo-001/$job.saved
 if [ "$code" -eq 85 ]; then
+    date +%FT%T >>"$saved"
+    job_goes_on && start_again
+# 138: SIGUSR1 ended a rank. A command that saved before does listen: this time it had not yet begun to.
+elif [ "$code" -eq 138 ] && [ -e "$saved" ]; then
     job_goes_on && start_again
 fi
 exit "$code"
