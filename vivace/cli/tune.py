@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from vivace.cli.showing import embedded_example, shown
 from vivace.errors import UserError
+from vivace.measure.peers import refuse_peers
 from vivace.report.proof_view import proof_view
 from vivace.tune.tuning import Interrupted, Options, Tuned, resume_options
 from vivace.tune.tuning import tune as run_tune
@@ -45,7 +46,9 @@ def tune(
         typer.Option(help="Send each trial as a Slurm job: options of srun, as '--gpus=1 --time=10 -A xyz'."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop each trial after so many seconds.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+    ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the proof, and nothing else, on stdout.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every trial.")] = False,
@@ -63,6 +66,7 @@ def tune(
 
         vivace tune --resume runs/train-001
     """
+    refuse_peers("tune")
     options = _options(command, budget, steps, rounds, allow, timeout, slurm, resume)
     console = Console(stderr=True, highlight=False)
     if not command and resume is None:
