@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.report import write_report
 from vivace.cli.showing import embedded_example, shown
 from vivace.errors import UserError
 from vivace.measure.peers import refuse_peers
@@ -77,7 +78,8 @@ def tune(
     except Interrupted:
         _tell_how_to_go_on(console, output, resume)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _show(tuned, json)
+    page = _write_page(tuned.folder, console)
+    _show(tuned, page, json)
 
 
 def _options(
@@ -110,7 +112,16 @@ def _tell_how_to_go_on(console: Console, output: Path, resume: Path | None) -> N
     console.print(f"[dim]  go on with: vivace tune --resume {escape(shlex.quote(str(folder)))}[/]")
 
 
-def _show(tuned: Tuned, json: bool) -> None:
+def _write_page(folder: Path, console: Console) -> Path | None:
+    """The report; the proof is on disk already, so a page that cannot be written ends nothing."""
+    try:
+        return write_report(folder)
+    except UserError as error:
+        console.print(f"[bold yellow]vivace:[/] {escape(error.message)}")
+        return None
+
+
+def _show(tuned: Tuned, page: Path | None, json: bool) -> None:
     if json:
         sys.stdout.flush()
         sys.stdout.buffer.write(tuned.proof.to_json().encode())
@@ -119,3 +130,5 @@ def _show(tuned: Tuned, json: bool) -> None:
     out = Console(highlight=False)
     out.print(proof_view(tuned.proof))
     out.print(f"\n[dim]proof: {escape(str(tuned.folder / 'proof.json'))}[/]")
+    if page is not None:
+        out.print(f"[dim]page:  {escape(str(page))}[/]")
