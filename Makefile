@@ -24,9 +24,10 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# A real Slurm for tests/launch, where apt can be used as root; without it those tests skip.
+# A real Slurm for tests/launch and a Chromium for tests/report, where apt can be used as root; else those tests skip.
 system:
 	@sh tests/launch/install_slurm.sh
+	@sh tests/report/install_chromium.sh
 
 # Two workers: the machine that tests this has two cores; worksteal keeps both busy to the end.
 unit: install system

@@ -28,6 +28,7 @@ from typing import Any
 from rows import Clock, Table, hardware, say
 from sides import Side, run_rounds, vivace_json
 
+from vivace.practices.engine.registry import names
 from vivace.records.base import RecordError
 from vivace.records.measurement import Measurement
 
@@ -66,13 +67,14 @@ class Defect:
 
 
 ON_CPU = "2 ranks on the CPU (gloo): one GPU has no other rank to wait for"
+ONE_GPU = "one GPU: what DataParallel costs shows from two on"
 DEFECTS = (
     Defect("R1", "r01_workers.py", ("workers",)),
     Defect("R1", "r01_pin_memory.py", ("pin_memory",), needs_gpu=True),
     Defect("R2", "r02_no_grad_validation.py", ("no_grad_validation",)),
     Defect("R3", "r03_mixed_precision.py", ("bf16",)),
-    Defect("R4", "r04_data_parallel.py", ("ddp_not_dp",), note="one GPU: what DataParallel costs shows from two on"),
-    Defect("R5", "r05_bias_before_norm.py", ("bias_before_norm",)),
+    Defect("R4", "r04_data_parallel.py", ("ddp_not_dp",), needs_gpu=True, note=ONE_GPU),
+    Defect("R5", "r05_bias_before_norm.py", ("bias_before_norm",), needs_gpu=True),
     Defect("R6", "r06_channels_last.py", ("channels_last",)),
     Defect("R7", "r07_debug_left_on.py", ("debug_off",)),
     Defect("R8", "r08_tensors_on_device.py", ("tensors_on_device",), needs_gpu=True),
@@ -85,7 +87,7 @@ DEFECTS = (
     Defect("R15", "r15_odd_sizes.py", ("tensor_core_sizes",), needs_gpu=True),
     Defect("R16", "r16_fragmentation.py", ("expandable_segments",), needs_gpu=True),
     Defect("R17", "r17_tf32.py", ("tf32",), needs_gpu=True),
-    Defect("R17", "r17_deterministic.py", ("debug_off",)),
+    Defect("R17", "r17_deterministic.py", ("debug_off",), needs_gpu=True),
 )
 
 
@@ -123,11 +125,11 @@ def main() -> None:
             if wanted is not None and not wanted & {defect.rule, defect.key}:
                 continue
             say(f"=== {defect.rule} {defect.key}, {clock.left_s():.0f} s left")
-            names = {"rule": defect.rule, "practice": " ".join(defect.practices)}
+            row = {"rule": defect.rule, "practice": " ".join(defect.practices)}
             if defect.needs_gpu and args.device == "cpu":
-                table.add(**names, note="not run: needs a GPU")
+                table.add(**row, note="not run: needs a GPU")
                 continue
-            table.attempt(clock, lambda d=defect: examine(d, args, runs / d.key, table, clock), **names)
+            table.attempt(clock, lambda d=defect: examine(d, args, runs / d.key, table, clock), **row)
 
 
 def examine(defect: Defect, args: argparse.Namespace, runs: Path, table: Table, clock: Clock) -> None:
@@ -158,15 +160,17 @@ def examine(defect: Defect, args: argparse.Namespace, runs: Path, table: Table, 
         step_ms_fixed=statistics.median(times[1]) if times[1] else None,
         also_found=" ".join(f["practice"] for f in with_defect.findings if f["practice"] not in defect.practices),
         seconds=clock.elapsed_s() - began,
-        note="; ".join(text for text in (defect.note, *(side.failed for side in sides)) if text),
+        note="; ".join(text for text in (unknown(defect), defect.note, *(side.failed for side in sides)) if text),
     )
 
 
 def checked(defect: Defect, fixed: bool, args: argparse.Namespace, runs: Path, clock: Clock) -> Checked:
     side = "fixed" if fixed else "defect"
-    arguments = ["check", "--steps", str(args.steps), "--output", str(runs / side)]
+    arguments = ["check", "--quiet", "--steps", str(args.steps), "--output", str(runs / side)]
     arguments += ["--no-probes"] if args.no_probes else []
     said = vivace_json(arguments, defect.command(args, fixed), clock.timeout_s(240), runs / f"{side}.log")
+    if "findings" not in said:
+        raise RuntimeError(f"{side}: {said.get('reason', 'nothing measured')}")
     checked = Checked(said["findings"])
     try:
         checked.step_ms = step_and_validation_ms(Measurement.load(Path(said["measurement"])))
@@ -174,6 +178,12 @@ def checked(defect: Defect, fixed: bool, args: argparse.Namespace, runs: Path, c
         say(f"  no record of the check's own run ({error}): its time does not count")
     say(f"  {side}: {', '.join(f['practice'] for f in checked.findings) or 'nothing found'}")
     return checked
+
+
+def unknown(defect: Defect) -> str:
+    """A practice that this vivace does not have cannot be found: say so, rather than "not found"."""
+    missing = [practice for practice in defect.practices if practice not in names()]
+    return f"there is no practice {', '.join(missing)}" if missing else ""
 
 
 def step_and_validation_ms(record: Measurement) -> float | None:

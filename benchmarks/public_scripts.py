@@ -114,7 +114,7 @@ def tune(script: Script, args: argparse.Namespace, runs: Path, table: Table, clo
     command = script.command(args.quick, args.device)
     arguments = ["tune", "--budget", f"{minutes:.2f}", "--rounds", str(args.tune_rounds), "--output", str(runs)]
     arguments += ["--steps", "8"] if args.quick else []
-    proof = vivace_json(arguments, command, 60 * minutes + 120, runs / "tune.log")
+    proof = vivace_json(arguments, command, clock.timeout_s(60 * minutes + 120), runs / "tune.log")
     table.add(script=script.name, **columns(proof), **failures(proof, runs))
 
 

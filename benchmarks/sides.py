@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,25 +71,35 @@ def ratio(above: Side, below: Side) -> Interval:
     return compare(list(zip(below.records, above.records, strict=False)))
 
 
-def vivace_json(
-    arguments: Sequence[str], command: Sequence[str], timeout_s: float, log: Path | None = None
-) -> dict[str, Any]:
-    """``vivace ARGUMENTS --json -- COMMAND``: what it prints, parsed. Raises RuntimeError with its last lines."""
+def vivace_json(arguments: Sequence[str], command: Sequence[str], timeout_s: float, log: Path) -> dict[str, Any]:
+    """``vivace ARGUMENTS --json -- COMMAND``: what it prints, parsed. Raises RuntimeError with its last lines.
+
+    What it says meanwhile is shown, and kept in ``log``.
+    """
     whole = [sys.executable, "-m", "vivace", *arguments, "--json", "--", *command]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile("w+") as out, log.open("w") as kept:
+        process = subprocess.Popen(
+            whole, stdout=out, stderr=subprocess.PIPE, text=True, errors="replace", cwd=ROOT, start_new_session=True
+        )
+        timer = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))  # with all that it started
+        timer.start()
+        last: list[str] = []
+        assert process.stderr is not None
+        for line in process.stderr:
+            kept.write(line)
+            kept.flush()
+            if line.strip():
+                last = [*last[-2:], line.strip()]
+                print("   ", line.rstrip(), flush=True)
+        code = process.wait()
+        timer.cancel()
+        out.seek(0)
+        text = out.read()
     try:
-        done = subprocess.run(whole, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT)
-    except subprocess.TimeoutExpired as error:
-        _keep(log, error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else str(error.stderr))
-        raise RuntimeError(f"vivace {arguments[0]} took more than {timeout_s:.0f} s") from None
-    _keep(log, done.stderr)
-    try:
-        return json.loads(done.stdout)
+        return json.loads(text)
     except ValueError:
-        last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
-        raise RuntimeError(f"vivace {arguments[0]} (exit {done.returncode}): {' / '.join(last)}") from None
-
-
-def _keep(log: Path | None, text: str) -> None:
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(text)
+        pass
+    if code == -signal.SIGKILL:
+        raise RuntimeError(f"vivace {arguments[0]} took more than {timeout_s:.0f} s") from None
+    raise RuntimeError(f"vivace {arguments[0]} (exit {code}): {' / '.join(last)}") from None

@@ -127,7 +127,7 @@ def tuned_words(
     minutes = min(args.tune_minutes, clock.left_s() / 60)
     arguments = ["tune", "--budget", f"{minutes:.2f}", "--rounds", str(args.tune_rounds), "--output", str(runs)]
     arguments += ["--steps", str(args.steps)] if args.quick else []
-    proof = vivace_json(arguments, command, 60 * minutes + 120, runs / "tune.log")
+    proof = vivace_json(arguments, command, clock.timeout_s(60 * minutes + 120), runs / "tune.log")
     words = [gain["practice"] for gain in proof["practices"]]
     speedup, before, after = proof["speedup"], proof.get("before") or {}, proof.get("after") or {}
     table.add(script=case.name, side="untouched", samples_per_s=before.get("samples_per_s"), note="in the tune's pairs")

@@ -38,8 +38,8 @@ if __name__ == "__main__":
     width, batch_size = (32, 4) if args.small else (256, 8)
     draw = random.Random(0)
     lengths = [int(8 * 32 ** draw.random()) for _ in range(batch_size * world * 200)]  # 8 to 256, mostly short
-    if args.fixed:  # sorted within windows of twenty global batches: neighbours, one to each rank, are alike
-        window = batch_size * world * 20
+    if args.fixed:  # sorted within windows of ten global batches: neighbours, one to each rank, are alike
+        window = batch_size * world * 10
         lengths = [n for i in range(0, len(lengths), window) for n in sorted(lengths[i : i + window])]
     texts = [(torch.randint(1, 1000, (n,)), n % 10) for n in lengths]
     sampler = DistributedSampler(texts, shuffle=not args.fixed)

@@ -251,14 +251,14 @@ class SlurmCluster:
         self.wait("mariadb", lambda: self.run(*sql, "-e", "create database if not exists slurm_acct_db"))
         self._spawn("slurmdbd", "slurmdbd", "-D")
         self.wait("slurmdbd", lambda: self.run("sacctmgr", "-n", "show", "cluster"))
-        names = ["qos_gpu-dev", "qos_gpu-t3", "qos_gpu-t4"]
+        limits = {"qos_gpu-minute": 1, "qos_gpu-dev": 2 * 60, "qos_gpu-t3": 20 * 60, "qos_gpu-t4": 100 * 60}
         manage = ["sacctmgr", "-i"]
         self.run(*manage, "add", "cluster", "vivace")
-        for name, hours in zip(names, (2, 20, 100), strict=True):
+        for name, minutes in limits.items():
             self.run(*manage, "add", "qos", name)
-            self.run(*manage, "modify", "qos", name, "set", f"MaxWall={hours}:00:00")
+            self.run(*manage, "modify", "qos", name, "set", f"MaxWall={minutes}")
         self.run(*manage, "add", "account", "abc@v100", "cluster=vivace")
-        allowed = f"qos=normal,{','.join(names)}"
+        allowed = f"qos=normal,{','.join(limits)}"
         self.run(*manage, "add", "user", self.user, "account=abc@v100", allowed, check=False)
         self.run(*manage, "modify", "user", self.user, "set", allowed, check=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,61 @@ def test_json_of_both_versions_gives_the_same_jobs(version: str):
     assert jobs["2"].reason == "BeginTime"
     assert jobs["3_[1-3%1]"].start is None
     assert [key for key, job in sorted(jobs.items()) if job.active] == ["1", "2", "3_0", "3_[1-3%1]"]
+
+
+def test_the_recording_of_24_11_has_the_shapes_that_made_other_tools_fail():
+    jobs = {job["job_id"]: job for job in json.loads(recorded("24.11", "squeue.json"))["jobs"]}
+    assert jobs[1]["time_limit"] == {"set": True, "infinite": False, "number": 10}
+    assert jobs[1]["job_state"] == ["RUNNING"]
+    assert jobs[4]["exit_code"]["return_code"]["number"] == 3
+    assert jobs[5]["exit_code"]["signal"]["id"] == {"set": True, "infinite": False, "number": 9}
+    assert jobs[1]["array_task_id"] == {"set": False, "infinite": False, "number": 0}  # 0 is not its task: not set
+
+
+def changed(**fields: object) -> JobInfo:
+    """A recorded job of 24.11 with other values in some fields."""
+    data = json.loads(recorded("24.11", "squeue.json"))
+    job = next(job for job in data["jobs"] if job["job_id"] == 1)
+    return from_json(json.dumps({**data, "jobs": [{**job, **fields}]}), NOW)[0]
+
+
+def number(value: int) -> dict[str, object]:
+    return {"set": True, "infinite": False, "number": value}
+
+
+@pytest.mark.parametrize(
+    ("states", "expected", "active"),
+    [
+        (["RUNNING", "COMPLETING"], "COMPLETING", True),
+        (["PENDING", "REQUEUED"], "PENDING", True),
+        (["RUNNING", "CONFIGURING"], "RUNNING", True),
+        (["FAILED", "COMPLETING"], "FAILED", False),
+        (["NODE_FAIL"], "NODE_FAIL", False),
+        ("RUNNING", "RUNNING", True),  # 22.05
+        ([], "UNKNOWN", False),
+    ],
+)
+def test_states_come_as_lists_with_flags(states: object, expected: str, active: bool):
+    job = changed(job_state=states)
+    assert (job.state, job.active) == (expected, active)
+
+
+def test_numbers_that_are_infinite_or_not_set_are_not_known():
+    assert changed(time_limit={"set": True, "infinite": True, "number": 0}).limit_s is None
+    assert changed(time_limit={"set": False, "infinite": False, "number": 0}).limit_s is None
+    assert changed(time_limit=number(90)).limit_s == 5400
+    assert changed(restart_cnt=number(3)).restarts == changed(restart_cnt=3).restarts == 3
+    assert changed(array_job_id=number(7), array_task_id=number(0)).job_id == "7_0"
+    assert changed(start_time=number(0), job_state=["PENDING"]).start is None
+
+
+def test_exit_codes_come_nested():
+    no_signal = {"id": {"set": False, "infinite": False, "number": 0}, "name": ""}
+    ended = {"status": ["ERROR"], "return_code": number(85), "signal": no_signal}
+    assert (changed(job_state=["FAILED"], exit_code=ended).exit_code) == 85
+    older = {"status": "SIGNALED", "return_code": 0, "signal": {"signal_id": 9, "name": "KILL"}}  # 23.02
+    job = changed(job_state=["FAILED"], exit_code=older)
+    assert (job.exit_code, job.signal) == (0, 9)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -113,8 +169,8 @@ def test_reasons_in_plain_words():
 
 def test_sacct():
     text = (
-        "17|CANCELLED by 1000|0:15|65|1200|2026-11-15T05:00:00|gpu_p13|qos_gpu-t3|2||a|b\n"
-        "18|OUT_OF_MEMORY|0:125|5|10|Unknown|gpu_p13|qos_gpu-t3|1|5000|x\nrubbish\n"
+        "17|CANCELLED by 1000|0:15|65|1200|2026-11-15T05:00:00|gpu_p13|qos_gpu-t3|2|a|b\n"
+        "18|OUT_OF_MEMORY|0:125|5|10|Unknown|gpu_p13|qos_gpu-t3|1|x\nrubbish\n"
     )
     first, second = from_sacct(text)
     assert (first.name, first.state, first.signal, first.run_s, first.limit_s) == ("a|b", "CANCELLED", 15, 65, 72000)
@@ -191,7 +247,19 @@ def test_following_reads_what_comes_after_the_end_too(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "name", ["words", "shape", "request", "jobs", "queue", "status", "local", *["..distributed", "..preemption"]]
+    "name",
+    [
+        "words",
+        "shape",
+        "request",
+        "jobs",
+        "queue",
+        "status",
+        "local",
+        "practised",
+        "compared",
+        *["..distributed", "..preemption"],
+    ],
 )
 def test_examples_in_docstrings(name: str):
     module = importlib.import_module(f".{name.removeprefix('..')}", "vivace" if ".." in name else "vivace.launch")

@@ -58,9 +58,11 @@ def test_the_accounts_suffix_tells_the_partition():
 
 
 def test_the_local_launcher_runs_ranks_with_torchrun_and_keeps_the_exit_code(tmp_path: Path):
-    program = (
-        "import os, sys; print(os.environ['RANK'], os.environ['WORLD_SIZE'], sys.argv[1:]); sys.exit(int(sys.argv[2]))"
-    )
+    program = """import os, sys
+# One write: unbuffered, print() makes one a word, and those of two ranks mix.
+os.write(1, f"{os.environ['RANK']} {os.environ['WORLD_SIZE']} {sys.argv[1:]}\\n".encode())
+sys.exit(int(sys.argv[2]))
+"""
     (tmp_path / "train.py").write_text(program)
     for wanted in (0, 3):
         words = [

@@ -185,6 +185,24 @@ for step, (x,) in enumerate(DataLoader(data, batch_size=1, num_workers=2, worker
     assert "Traceback" not in bench.err(record)
 
 
+def test_a_signal_before_the_program_listens_is_survived_by_one_that_has_saved_before(bench: Bench):
+    """Its second life is signalled while it still imports; a program that never saved would end there."""
+    slow = (
+        "import os, time; print('starts', flush=True); time.sleep(60 * (os.environ.get('SLURM_RESTART_COUNT') == '1'))"
+    )
+    program = slow + LOOP.format(checkpoint="early", steps="done + 5 if done else 10**6")
+    record = bench.submit("--name", "early", command=[sys.executable, "-c", program])
+    bench.cluster.wait("a step", lambda: last_step(bench, record) >= 1)
+    bench.cluster.run("scancel", "--signal=USR1", record["job_id"])
+    bench.cluster.wait("the second life", lambda: bench.out(record).count("starts") == 2)
+    bench.cluster.run("scancel", "--signal=USR1", record["job_id"])
+    assert bench.end(record) == "COMPLETED", bench.err(record)
+    assert bench.out(record).count("starts") == 3
+    begins = [int(step) for step in re.findall(r"begins at (\d+)", bench.out(record))]
+    assert len(begins) == 2  # the second life never came so far
+    assert begins[1] > begins[0] == 0
+
+
 @pytest.mark.slow
 def test_time_limit_preemption_and_a_dead_node_are_all_survived(bench: Bench):
     # Slurm's own clocks (30 s for time limits, SlurmdTimeout for nodes) cannot be hurried: the three wait together.

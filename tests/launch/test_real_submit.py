@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from launch.conftest import ROOT, Bench
+from launch.conftest import Bench
 
 
 def test_two_nodes_get_one_rank_a_gpu_with_torchruns_variables(bench: Bench):
@@ -183,14 +183,3 @@ def test_without_a_cluster_name_the_queue_itself_is_asked(bench: Bench):
     assert "--cpus-per-task=4" in done.stdout
     assert "--partition=gpu_p13" in done.stdout
     assert "no partition 'nope'" in bench.vivace("submit", "--partition", "nope", "--dry-run", "--", "true").stderr
-
-
-def test_vivace_measures_all_ranks_of_an_srun_inside_a_job(bench_with_names: Bench):
-    bench = bench_with_names
-    example = [sys.executable, str(ROOT / "examples" / "preemptible.py"), "--steps", "500", "--checkpoint", "x.pt"]
-    measured = [sys.executable, "-m", "vivace", "measure", "--json", "--steps", "5", "--no-profile", "--no-flops"]
-    record = bench.submit("--once", "--gpus", "2", "--name", "measured", command=[*measured, "--", "srun", *example])
-    assert bench.end(record) == "COMPLETED", bench.err(record)
-    measurement = json.loads(bench.out(record))
-    assert measurement["kind"] == "measurement"
-    assert len(measurement["ranks"]) == 2

@@ -160,13 +160,13 @@ def test_the_shortest_qos_that_fits():
 
 def test_a_long_job_is_cut_in_pieces_that_the_qos_takes():
     a100 = find_target("jean-zay-a100")
-    pieces = split(a100, seconds_of("90h"), 64, lead_s=300)
-    # One piece trains 20 h less 300 s for the signal and 180 s for the restart: 90 / 19.87 → 5.
+    pieces = split(a100, seconds_of("90h"), 64, lead_s=lambda _: 300)
+    # One piece trains 20 h less 300 s for the signal and 180 s for the start: 90 / 19.87 → 5.
     assert (pieces.seconds, pieces.count, pieces.qos) == (72000, 5, "qos_gpu_a100-t3")
     assert pieces.max_requeues >= 4
     options = options_of(script_of("jean-zay-a100", 64, "90h", split=True))
     assert (options["time"], options["signal"]) == ("20:00:00", "USR1@300")
-    assert split(a100, 3600, 8, 300).count == 1
+    assert split(a100, 3600, 8, lambda _: 300).count == 1
     with pytest.raises(UserError, match="requeue"):
         script_of("jean-zay-a100", 64, "90h", split=True, requeue=False)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from vivace.practices.checkpointing import find
 from vivace.practices.engine.registry import parse_words
 from vivace.records.measurement import Flops
 from vivace.records.structure import Optimizer
+from vivace.tune.trials import Settings, run_trial
 
 BLOCKS = {
     "structure": {"repeated_blocks": {"Block": 12}, "optimizers": (Optimizer(name="AdamW"),)},
@@ -158,6 +161,54 @@ def test_what_it_cannot_change_it_leaves_alone(setup: str, why: str, tmp_path: P
     script = SCRIPT.replace("SETUP", setup).partition("twin =")[0] + "print(json.dumps(forwards))"
     done = run_with(script, ["checkpointing"], tmp_path)
     assert done.told == {"checkpointing": why}
+
+
+TRANSFORMERS = """
+import json, torch
+from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.models.gpt2.modeling_gpt2 import GPT2MLP
+torch.manual_seed(0)
+forwards, original = 0, GPT2MLP.forward
+def counted(self, x):
+    global forwards
+    forwards += 1
+    return original(self, x)
+GPT2MLP.forward = counted
+model = GPT2LMHeadModel(GPT2Config(
+    vocab_size=64, n_positions=64, n_embd=16, n_layer=3, n_head=2, bos_token_id=0, eos_token_id=0)).train()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+losses = []
+for _ in range(3):
+    tokens = torch.randint(0, 64, (4, 48))
+    optimizer.zero_grad()
+    loss = model(input_ids=tokens, labels=tokens).loss
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+print(json.dumps([forwards, losses, list(model.state_dict())]))
+"""
+
+
+@pytest.mark.skipif(find_spec("transformers") is None, reason="transformers is not installed")
+def test_a_transformers_model_does_it_its_own_way(tmp_path: Path):
+    forwards, losses, names = run_with(TRANSFORMERS, [], tmp_path / "plain").printed
+    done = run_with(TRANSFORMERS, ["checkpointing"], tmp_path / "changed")
+    assert done.told == {"checkpointing": "applied: all blocks of GPT2LMHeadModel, by transformers' own switch"}
+    assert done.printed == [2 * forwards, losses, names]
+
+
+def test_a_measurement_tells_what_is_computed_twice(tmp_path: Path):
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT.replace("SETUP", "").replace("range(3)", "range(40)"))
+    settings = Settings(steps=3, warmup_steps=3, evidence=True)
+    command = [sys.executable, str(path)]
+    trial = run_trial(command, ["checkpointing"], tmp_path / "trial", settings, lambda *_: None, lambda _: None)
+    assert trial.measurement is not None, trial.message
+    flops = trial.measurement.flops
+    assert flops is not None
+    # Four blocks of 16 samples through 8 × 8 weights, computed once more. (Each stops when it has what backward needs.)
+    assert flops.hardware - flops.model == 4 * 2 * 16 * 8 * 8
+    assert trial.measurement.structure.repeated_blocks == {"Block": 4}
 
 
 MEMORY = """

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 from practices.changed import run_with
 from practices.evidence import A100, V100, measurement
 
 from vivace.practices.fp16 import find
+from vivace.tune.trials import Settings, run_trial
 
 FP32 = {"flops": {"fp32": 10**12}, "roles": {"convolution": 60.0, "norm": 30.0}}
 
@@ -77,7 +82,7 @@ def script(steps: int = 3, factor: str = "1.0") -> str:
     return SCRIPT.replace("STEPS", str(steps)).replace("FACTOR", factor)
 
 
-def test_gradients_are_true_wherever_the_script_looks(tmp_path):
+def test_gradients_are_true_wherever_the_script_looks(tmp_path: Path):
     plain = run_with(script(), [], tmp_path / "plain").printed
     done = run_with(script(), ["fp16"], tmp_path / "fp16")
     assert done.told == {"fp16": "applied: float16 autocast around Net"}
@@ -90,7 +95,7 @@ def test_gradients_are_true_wherever_the_script_looks(tmp_path):
             assert ours[name] == pytest.approx(theirs[name], rel=2e-2, abs=2e-3), name
 
 
-def test_a_step_that_overflows_is_left_out_and_the_scale_halves(tmp_path):
+def test_a_step_that_overflows_is_left_out_and_the_scale_halves(tmp_path: Path):
     """A loss near 1e35 times 65536 is beyond fp32: the gradients of that step are infinite, those after it are not."""
     done = run_with(script(4, "(1e35 if step == 1 else 1.0)"), ["fp16"], tmp_path)
     assert [step["left out"] for step in done.printed["seen"]] == [False, True, False, False]
@@ -114,13 +119,67 @@ def test_the_scale_doubles_after_two_thousand_good_steps():
     assert change.scale == 131072.0
 
 
-def test_a_script_with_its_own_scaler_is_left_alone(tmp_path):
+def test_a_script_with_its_own_scaler_is_left_alone(tmp_path: Path):
     text = 'import torch\nscaler = torch.amp.GradScaler("cpu")\n' + script()
     done = run_with(text, ["fp16"], tmp_path)
     assert done.told == {"fp16": "the script scales its losses itself (GradScaler)"}
     assert done.printed["inside"] == "torch.float32"
 
 
-def test_a_scaler_that_is_switched_off_is_no_scaler(tmp_path):
+def test_a_scaler_that_is_switched_off_is_no_scaler(tmp_path: Path):
     text = 'import torch\nscaler = torch.amp.GradScaler("cpu", enabled=False)\n' + script()
     assert run_with(text, ["fp16"], tmp_path).told == {"fp16": "applied: float16 autocast around Net"}
+
+
+RANKS = """
+import json, os, torch
+from torch import nn
+rank = int(os.environ["RANK"])
+torch.distributed.init_process_group("gloo", "file://" + os.environ["MEETING"], rank=rank, world_size=2)
+torch.manual_seed(0)
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+gradients, left_out = [], []
+for step in range(4):
+    torch.manual_seed(10 * step + rank)
+    optimizer.zero_grad()
+    loss = model(torch.randn(5, 4)).square().mean()
+    (loss * (1e35 if step == OVERFLOW and rank == 1 else 1.0)).backward()
+    gradients.append(model.module[0].weight.grad[0].tolist())
+    optimizer.step()
+    left_out.append(model.module[0].weight.grad is None)
+print(json.dumps({"gradients": gradients, "left out": left_out, "weight": model.module[0].weight.tolist()}))
+torch.distributed.destroy_process_group()
+"""
+
+
+def two_ranks(script: str, words: list[str], folder: Path) -> list[dict]:
+    def run(rank: int) -> dict:
+        place = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MEETING": str(folder / "meeting")}
+        return run_with(script, words, folder / str(rank), **place).printed
+
+    folder.mkdir()
+    with ThreadPoolExecutor(2) as both:
+        return list(both.map(run, range(2)))
+
+
+def test_under_ddp_gradients_are_true_and_ranks_leave_the_same_steps_out(tmp_path: Path):
+    plain = two_ranks(RANKS.replace("OVERFLOW", "None"), [], tmp_path / "plain")
+    done = two_ranks(RANKS.replace("OVERFLOW", "1"), ["fp16"], tmp_path / "fp16")
+    assert done[0]["left out"] == done[1]["left out"] == [False, True, False, False]
+    assert done[0]["weight"] == done[1]["weight"]
+    assert done[0]["gradients"][0] == pytest.approx(plain[0]["gradients"][0], rel=2e-2, abs=2e-3)
+
+
+def test_a_measurement_sees_the_loss_as_the_script_has_it(tmp_path: Path):
+    path = tmp_path / "train.py"
+    path.write_text(script(20))
+    settings = Settings(steps=4, warmup_steps=4, grad_norms=True)
+    command = [sys.executable, str(path)]
+    plain = run_trial(command, [], tmp_path / "plain", settings, lambda *_: None, lambda _: None).measurement
+    fp16 = run_trial(command, ["fp16"], tmp_path / "fp16", settings, lambda *_: None, lambda _: None).measurement
+    assert plain is not None
+    assert fp16 is not None
+    assert fp16.practices == {"fp16": "applied: float16 autocast around Net"}
+    assert fp16.losses == pytest.approx(plain.losses, rel=1e-2)
+    assert list(fp16.gradient_norms.values()) == pytest.approx(list(plain.gradient_norms.values()), rel=2e-2)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
+from practices.changed import needs_gpu
 from practices.evidence import measurement
 
 from vivace.practices.tensors_on_device import PRACTICE, find
@@ -48,3 +53,21 @@ def test_not_found_when_present_or_of_no_cost(present: dict):
 def test_only_the_user_can_change_it():
     assert PRACTICE.change is None
     assert 'device="cuda"' in PRACTICE.by_hand
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_on_a_gpu_measuring_points_at_the_line_that_makes_it(vivace: Callable, tmp_path: Path):
+    path = tmp_path / "gan.py"
+    path.write_text(
+        "import torch\n"
+        "model = torch.nn.Linear(1024, 1).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), 0.01)\n"
+        "for _ in range(60):\n"
+        "    noise = torch.randn(1024, 1024)\n"
+        "    model(noise.cuda()).sum().backward()\n"
+        "    optimizer.step()\n"
+    )
+    record = vivace("measure", "--json", "--steps", "5", "--", sys.executable, str(path)).record
+    (spot,) = record["structure"]["host_made"]
+    assert (spot["line"], spot["copies"], spot["mib"]) == (5, 1, 4.0)

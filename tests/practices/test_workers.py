@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,35 @@ def test_other_processes_make_the_same_samples_in_the_same_order_and_live_on(tmp
     assert len(first["makers"]) == 2
     assert done.printed["me"] not in first["makers"]
     assert first["makers"] == second["makers"]  # the same two processes
+
+
+SLOW = """
+import time, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 1000
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return torch.ones(4)
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for row in DataLoader(Slow(), 4):
+    model(row).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_slow_dataset_is_found_in_a_real_run_at_its_line(vivace: Callable, tmp_path: Path):
+    path = tmp_path / "slow.py"
+    path.write_text(SLOW)
+    done = vivace("measure", "--json", "--steps", "5", "--", sys.executable, str(path))
+    found = find(Measurement.load(done.folder / "measurement.json"))
+    assert found is not None
+    assert found.where == (str(path), 14)
+    assert found.exposed_ms > 40  # four samples of 10 ms each
 
 
 def test_an_iterable_dataset_is_left_alone(tmp_path: Path):

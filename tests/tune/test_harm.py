@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 from practices.evidence import measurement
 
@@ -13,7 +14,8 @@ STEPS = 20
 
 
 def run(seed: int, moved: float = 0.0, norms: dict[int, float] | None = None, last: float | None = None) -> Measurement:
-    losses = [2.0 * 0.95**step + 0.1 * math.sin(7 * seed + step) + moved for step in range(STEPS)]
+    noise = random.Random(seed)
+    losses = [2.0 * 0.95**step + noise.gauss(0, 0.1) + moved for step in range(STEPS)]
     if last is not None:
         losses[-1] = last
     return measurement(trajectory=tuple(losses), gradient_norms=norms or {})
@@ -46,6 +48,7 @@ def test_a_loss_that_becomes_nan_is_harm_whatever_the_band():
 def test_an_exact_practice_must_repeat_a_baseline_that_repeats_itself():
     harm = judge([(run(0), run(0, 0.3)), (run(1), run(1, 0.3))], (run(0), run(0)), exact=True)
     assert harm.verdict == "outside the band"
+    assert "should be the same" in harm.says
 
 
 def test_other_random_draws_are_told_from_harm():
@@ -53,6 +56,37 @@ def test_other_random_draws_are_told_from_harm():
     harm = judge([(run(0), run(0, 0.01)), (run(1), run(1, 0.01))], (run(0), run(0)), exact=True)
     assert harm.verdict == "inside the band"
     assert "draws" in harm.says
+
+
+def test_a_run_that_is_as_far_away_as_another_seeds_is_no_harm_unless_it_ends_higher():
+    """Training amplifies rounding until a run is as unlike its twin as another seed's is."""
+    pairs = [(run(0), run(5)), (run(1), run(6))]
+    assert judge(pairs, None, exact=False).verdict == "inside the band"
+    worse = [(run(0), run(0, 0.15)), (run(1), run(1, 0.15))]
+    harm = judge(worse, None, exact=False)
+    assert harm.verdict == "outside the band"
+    assert "end higher" in harm.says
+
+
+def test_lower_losses_are_no_harm():
+    assert judge([(run(0), run(0, -0.12)), (run(1), run(1, -0.12))], None, exact=False).verdict == "inside the band"
+
+
+def test_clipped_gradients_have_no_band_of_their_own():
+    """Norms of 1 ± 1e-8 after clipping: the seventh digit proves nothing."""
+    first, second = {0: 1.0, 1: 1.0}, {0: 1.00000008, 1: 0.99999999}
+    pairs = [(run(0, norms=first), run(0, 0.001, norms=second)), (run(1, norms=first), run(1, 0.001, norms=second))]
+    assert judge(pairs, None, exact=False).verdict == "inside the band"
+
+
+def test_more_baselines_make_the_band():
+    """One run against its twin, the band from baselines of other seeds."""
+    assert (
+        judge([(run(0), run(0, 0.01))], None, exact=False, more_baselines=[run(1), run(2)]).verdict == "inside the band"
+    )
+    assert (
+        judge([(run(0), run(0, 0.9))], None, exact=False, more_baselines=[run(1), run(2)]).verdict == "outside the band"
+    )
 
 
 def test_gradient_norms_count_too():

@@ -18,6 +18,7 @@ from vivace.cli.hardware import hardware
 from vivace.cli.logs import logs
 from vivace.cli.measure import measure
 from vivace.cli.plan import plan_app
+from vivace.cli.practices import practices
 from vivace.cli.queue import cancel, queue
 from vivace.cli.report import report
 from vivace.cli.run import run
@@ -62,6 +63,7 @@ app.command("measure")(measure)
 app.command("check")(check)
 app.command("run")(run)
 app.command("tune")(tune)
+app.command("practices")(practices)
 app.command("hardware")(hardware)
 app.add_typer(plan_app, name="plan")
 app.command("submit")(submit)

@@ -14,6 +14,7 @@ from rich.markup import escape
 from vivace.cli.showing import embedded_example, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Request
+from vivace.measure.peers import refuse_peers
 from vivace.report.findings_view import findings_view
 from vivace.report.terminal import measurement_view
 from vivace.tune.checking import check as run_check
@@ -35,7 +36,9 @@ def check(
         typer.Option("--fail-over", help="Exit with 1 when more than this ratio is left on the table (for CI)."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop each run after so many seconds.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+    ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the findings; the command's output goes to stderr.")
@@ -55,6 +58,7 @@ def check(
     """
     if fail_over is not None and not fail_over >= 1:
         raise UserError(f"--fail-over must be 1 or more, not {fail_over:g}")
+    refuse_peers("check")
     console = Console(stderr=True)
     request = Request(
         command=tuple(command or embedded_example()), steps=steps, timeout_s=timeout, output=output, name=name

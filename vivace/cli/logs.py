@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -51,6 +52,8 @@ def _show(logs: Logs, file: Path, follow: bool) -> None:
         info = ask_slurm(logs.job_id)
         return info is not None and info.active
 
+    if not file.parent.is_dir():
+        raise _folder_is_gone(logs, file)
     if not follow and not file.exists():
         info = ask_slurm(logs.job_id)
         raise UserError(
@@ -61,3 +64,15 @@ def _show(logs: Logs, file: Path, follow: bool) -> None:
     for chunk in chunks:
         sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
+
+
+def _folder_is_gone(logs: Logs, file: Path) -> UserError:
+    """It was made when the job was sent: someone removed it. A running job goes on; one that starts, cannot."""
+    info = ask_slurm(logs.job_id)
+    text = f"the folder of its logs is gone: {file.parent}"
+    if info is not None and info.active:
+        return UserError(
+            f"{text}; the job is {info.state.lower()}, and what it prints is lost",
+            hint=f"Slurm cannot start (or requeue) a job without it: mkdir -p {quote(str(file.parent))}",
+        )
+    return UserError(text + (f"; the job is {info.state.lower()}" if info else ""))

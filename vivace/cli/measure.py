@@ -30,7 +30,9 @@ def measure(
         int | None, typer.Option(help="Steps to leave out first. Default: until the loop has settled.")
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop the command after so many seconds.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+    ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     profile: Annotated[bool, typer.Option(help="A short profiler window after the timed one.")] = True,
     flops: Annotated[bool, typer.Option(help="Count the FLOPs of one step, for the MFU.")] = True,
@@ -70,7 +72,8 @@ def measure(
     if not command and not json:
         console.print("No command given: measuring the example that ships with vivace (a small image classifier).\n")
     measured = _run(request, console, json, quiet)
-    _show(measured, console, json)
+    if measured.measurement or measured.message:  # else another task of the same srun shows it
+        _show(measured, console, json)
     raise typer.Exit(measured.outcome.exit_code)
 
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from vivace.errors import UserError
 from vivace.records.base import write_text_atomically
 
-__all__ = ["report"]
+__all__ = ["report", "write_report"]
 
 
 def report(
@@ -37,15 +37,23 @@ def report(
 
         vivace report runs/train-001 -o train.html
     """
-    from vivace.report.run_folder import latest_run, read_run
-    from vivace.report.run_page import run_page
+    from vivace.report.run_folder import latest_run
 
-    found = read_run(run if run is not None else latest_run())
-    target = output if output is not None else found.folder / "report.html"
-    _write(target, run_page(found))
+    target = write_report(run if run is not None else latest_run(), output)
     Console(stderr=True).print(f"report: {escape(str(target))}", highlight=False, soft_wrap=True)
     if open_it and not webbrowser.open(target.resolve().as_uri()):
         raise UserError("no browser could be started", hint=f"open {target} yourself")
+
+
+def write_report(run: Path, output: Path | None = None) -> Path:
+    """Make the page of a run's folder; where it was written."""
+    from vivace.report.run_folder import read_run
+    from vivace.report.run_page import run_page
+
+    found = read_run(run)
+    target = output if output is not None else found.folder / "report.html"
+    _write(target, run_page(found))
+    return target
 
 
 def _write(target: Path, text: str) -> None:

@@ -26,7 +26,9 @@ def run(
         str, typer.Option("--with", help="Practices, separated by commas; `@runs/x` takes what a tune found.")
     ] = "",
     strict: Annotated[bool, typer.Option(help="Stop when a practice does not apply.")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+    ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
 ) -> None:
     """Train for good with practices applied, the script unedited. Output and exit code are the command's own.

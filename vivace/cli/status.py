@@ -1,22 +1,26 @@
-"""``vivace status JOB``: parse, call ``vivace.launch.status``, print."""
+"""``vivace status JOB``: parse, ask ``vivace.launch``, print."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from vivace.cli.status_view import status_view
 from vivace.errors import UserError
+from vivace.launch.achieved import Achieved, newest_measurement, newest_proof, of_measurement, records_folder
+from vivace.launch.compared import compare, why_not_alike
 from vivace.launch.jobs import JobInfo
 from vivace.launch.logs import Logs, find_logs, find_runs
-from vivace.launch.queue import is_job_id
-from vivace.launch.status import Verdict, ask_slurm, energy_j, verdict
-from vivace.launch.words import slurm_time
+from vivace.launch.queue import is_job_id, my_jobs
+from vivace.launch.status import Verdict, ask_slurm, crashes, energy_j, verdict, whole_run_s
+from vivace.launch.submit import PLAN
+from vivace.records.plan import Plan
+from vivace.records.run import Run
 from vivace.report.dlojz_log import read_log
 
 __all__ = ["status"]
@@ -27,7 +31,9 @@ def status(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs' folders.")] = Path("runs"),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how a job stands or ended: exit code, out of memory, out of time, time used of time asked.
+    """Say how a job stands or ended: exit code, out of memory, out of time; throughput and energy; planned and got.
+
+    Throughput and energy are those of a `vivace measure` in the job, or of the lines that the course's script prints.
 
     Examples:
 
@@ -36,20 +42,24 @@ def status(
         vivace status train --json
     """
     runs = find_runs(job, output)
-    job_id = job if is_job_id(job) else runs[-1].job_id if runs else None
+    run = runs[-1] if runs else None
+    job_id = job if is_job_id(job) else run.job_id if run else _in_queue(job)
     info = ask_slurm(job_id) if job_id else None
-    if info is None:
+    if info is None and run is None:
         raise UserError(
             f"Slurm knows no job {job!r}",
             hint="give its number; Slurm forgets ended jobs after minutes where the site keeps no accounts (sacct)",
         )
-    logs = _logs(job_id or job, output)
-    found = verdict(info, logs.stderr if logs else None, logs.stdout if logs else None)
-    table = _table(info, found, logs)
+    table = _table(info, run, _logs(job_id or job, output))
     if json:
         typer.echo(dumps(table, indent=2))
     else:
-        _print(table)
+        Console(highlight=False, soft_wrap=True).print(status_view(table))
+
+
+def _in_queue(name: str) -> str | None:
+    jobs = my_jobs(name)
+    return jobs[-1].job_id if jobs else None
 
 
 def _logs(job: str, output: Path) -> Logs | None:
@@ -60,7 +70,14 @@ def _logs(job: str, output: Path) -> Logs | None:
     return found[0] if found else None
 
 
-def _table(info: JobInfo, found: Verdict, logs: Logs | None) -> dict[str, Any]:
+def _table(known: JobInfo | None, run: Run | None, logs: Logs | None) -> dict[str, Any]:
+    info = known or _forgotten(run)
+    found = verdict(info, logs.stderr if logs else None, logs.stdout if logs else None)
+    if known is None:
+        found = replace(found, because=f"{found.because} (Slurm no longer knows the job)")
+    whole_s = whole_run_s(info)
+    achieved = _achieved(info, run, logs)
+    joules = energy_j(info.job_id)
     return {
         "job_id": info.job_id,
         "name": info.name,
@@ -71,40 +88,72 @@ def _table(info: JobInfo, found: Verdict, logs: Logs | None) -> dict[str, Any]:
         "exit_code": info.exit_code,
         "signal": info.signal,
         "restarts": info.restarts,
+        "crashes": len(crashes(Path(run.folder), info.job_id)) if run else 0,
         "ran_s": info.run_s,
+        "all_starts_ran_s": whole_s,
         "limit_s": info.limit_s,
-        "samples_per_s": _samples_per_s(logs),
-        "energy_j": energy_j(info.job_id),
+        "practices": list(run.practices) if run else [],
+        **_figures(achieved),
+        "energy_j": joules,
+        "proof": _proof(info, run),
+        **_planned(run, achieved, *_whole(found, info, whole_s, joules)),
         "stdout": str(logs.stdout) if logs else None,
         "stderr": str(logs.stderr) if logs else None,
+        "logs_gone": logs is not None and not logs.stdout.parent.is_dir(),
     }
 
 
-def _samples_per_s(logs: Logs | None) -> float | None:
-    """What the course's lines tell; other scripts print theirs in their own way."""
-    if logs is None or not logs.stdout.exists():
+def _forgotten(run: Run | None) -> JobInfo:
+    assert run is not None
+    return JobInfo(job_id=run.job_id or "", name=run.name or "", state="UNKNOWN", limit_s=run.time_limit_s)
+
+
+def _figures(achieved: Achieved | None) -> dict[str, Any]:
+    figures = asdict(achieved or Achieved(source=""))
+    figures["figures_from"] = figures.pop("source") or None
+    return figures
+
+
+def _achieved(info: JobInfo, run: Run | None, logs: Logs | None) -> Achieved | None:
+    """vivace's own record; else the course's lines in the log; else None: other scripts print as they like."""
+    if run is not None and (measured := newest_measurement(records_folder(run.folder, info.job_id))):
+        return of_measurement(measured[0], str(measured[1]))
+    if logs is None or not logs.stdout.is_file():
         return None
-    return read_log(logs.stdout.read_text(errors="replace")).train_throughput
+    log = read_log(logs.stdout.read_text(errors="replace"))
+    if log.train_throughput is None or log.iteration_s is None:
+        return None
+    return Achieved(
+        source=str(logs.stdout),
+        step_ms=1000 * log.iteration_s,
+        samples_per_s=log.train_throughput,
+        global_batch=log.global_batch,
+    )
 
 
-def _print(table: dict[str, Any]) -> None:
-    rows = [("job", f"{table['job_id']} {table['name']}"), ("state", f"{table['state']}: {table['because']}")]
-    if table["last_error"]:
-        rows.append(("error", table["last_error"]))
-    if table["exit_code"] is not None:
-        rows.append(("exit code", f"{table['exit_code']}" + (f", signal {table['signal']}" if table["signal"] else "")))
-    if table["ran_s"] is not None:
-        asked = f" of {slurm_time(table['limit_s'])} asked" if table["limit_s"] else ""
-        rows.append(("ran", f"{slurm_time(table['ran_s'])}{asked}"))
-    if table["restarts"]:
-        rows.append(("restarts", str(table["restarts"])))
-    if table["samples_per_s"]:
-        rows.append(("throughput", f"{table['samples_per_s']:.1f} samples/s"))
-    if table["energy_j"]:
-        rows.append(("energy", f"{table['energy_j'] / 3.6e6:.3f} kWh (Slurm's meter)"))
-    if table["stdout"]:
-        rows.append(("logs", str(table["stdout"])))
-    view = Table(box=None, show_header=False, pad_edge=False)
-    for label, text in rows:
-        view.add_row(Text(label, style="bold"), Text(text))
-    Console(highlight=False).print(view)
+def _proof(info: JobInfo, run: Run | None) -> dict[str, Any] | None:
+    found = newest_proof(records_folder(run.folder, info.job_id)) if run else None
+    if found is None:
+        return None
+    proof, path = found
+    speedup = proof.speedup
+    names = [gain.practice for gain in proof.practices]
+    return {"speedup": speedup.median, "low": speedup.low, "high": speedup.high, "practices": names, "file": str(path)}
+
+
+def _whole(found: Verdict, info: JobInfo, whole_s: int | None, joules: float | None) -> tuple[int | None, float | None]:
+    """Time and energy that can stand beside a plan's: of a job that ended well, with all its starts."""
+    if found.state != "completed":
+        return None, None
+    return whole_s, None if info.restarts else joules
+
+
+def _planned(run: Run | None, achieved: Achieved | None, whole_s: int | None, joules: float | None) -> dict[str, Any]:
+    file = Path(run.folder) / PLAN if run else None
+    if run is None or file is None or not file.is_file():
+        return {"planned": [], "not_compared": None}
+    plan = Plan.load(file)
+    if why := why_not_alike(plan, run.gpus, achieved):
+        return {"planned": [], "not_compared": why}
+    rows = compare(plan, achieved, whole_s, joules)
+    return {"planned": [{**asdict(row), "sentence": row.sentence} for row in rows], "not_compared": None}

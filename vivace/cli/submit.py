@@ -16,6 +16,7 @@ from rich.markup import escape
 from vivace.errors import UserError
 from vivace.launch.local import run_locally
 from vivace.launch.planned import planned
+from vivace.launch.practised import read_practices
 from vivace.launch.preflight import Preflight
 from vivace.launch.request import ContainerKind, JobRequest
 from vivace.launch.script import Place, prepare, render
@@ -27,6 +28,7 @@ from vivace.launch.words import seconds_of
 from vivace.measure.folder import name_of_command
 from vivace.records.plan import Plan
 from vivace.records.run import Run
+from vivace.tune.running import read_words
 
 __all__ = ["submit"]
 
@@ -46,6 +48,9 @@ def submit(
     time: Annotated[Text, typer.Option(help="Time limit: 5:00:00, 1-12 (days-hours) or 20h. Default: 2 h.")] = None,
     plan: Annotated[
         Path | None, typer.Option(help="Take cluster, GPUs and time from a plan (`vivace plan … --save FILE`).")
+    ] = None,
+    practices: Annotated[
+        Text, typer.Option("--with", help="Train with these practices (bf16,compile), or @FOLDER: what tune kept.")
     ] = None,
     name: Annotated[Text, typer.Option(help="Name of the job. Default: the script's.")] = None,
     account: Annotated[Text, typer.Option(help="Account; the site's suffix is added (xyz → xyz@a100).")] = None,
@@ -68,6 +73,7 @@ def submit(
     once: Annotated[bool, typer.Option("--once", help="Run the command once; it calls srun itself.")] = False,
     requeue: Annotated[bool, typer.Option(help="Signal the ranks before the end, and start again.")] = True,
     max_requeues: Annotated[int, typer.Option(help="Restarts at most.")] = 10,
+    retry_crash: Annotated[int, typer.Option(help="Start again after a crash, so many times, beside those.")] = 0,
     signal_lead: Annotated[int | None, typer.Option(help="Seconds between signal and end. Default: 60 to 300.")] = None,
     option: Annotated[
         list[str] | None, typer.Option("--sbatch", help="Any other option of sbatch, as --sbatch=--exclusive.")
@@ -84,6 +90,8 @@ def submit(
 
         vivace submit --cluster jean-zay-a100 --gpus 16 --time 5:00:00 --account xyz -- python train.py -b 128
 
+        vivace submit --with bf16,channels_last -- python train.py          as `vivace run` does it, on every rank
+
         vivace submit --cluster jean-zay-h100 --gpus 4,8,16 --dry-run -- python train.py
 
         vivace submit --gpus 8 --time 90h --split -- python train.py        in pieces that the QoS takes
@@ -92,13 +100,15 @@ def submit(
 
         vivace submit --launcher local --gpus 2 -- python train.py          torchrun, here and now
     """
-    wanted = planned(Plan.load(plan)) if plan is not None else None
+    loaded = Plan.load(plan) if plan is not None else None
+    wanted = planned(loaded) if loaded is not None else None
     if wanted is not None:
         cluster, gpus = cluster or wanted.cluster, gpus or str(wanted.gpus)
         split = split or time is None
     request = JobRequest(
         command=tuple(command or ["-"]),
         name=name or "-",
+        practices=_practices(practices),
         seconds=seconds_of(time) if time else (wanted and wanted.seconds) or DEFAULT_SECONDS,
         gpus_per_task=gpus_per_task,
         cpus_per_task=cpus_per_task,
@@ -115,6 +125,7 @@ def submit(
         after=after,
         requeue=requeue,
         max_requeues=max_requeues,
+        retry_crash=retry_crash,
         signal_lead_s=signal_lead,
         split=split,
         once=once,
@@ -127,7 +138,7 @@ def submit(
     if dry_run:
         _print_scripts(requests, target, output, json)
         return
-    _send(requests, target, output, check, json)
+    _send(requests, target, output, check, loaded, json)
 
 
 def _requests(
@@ -162,6 +173,15 @@ def _counts(text: str) -> list[int]:
         raise UserError(f"{text!r} is not a number of GPUs", hint="--gpus 16, or a list: --gpus 4,8,16") from None
 
 
+def _practices(text: str | None) -> tuple[str, ...]:
+    """Read as the job's own ``vivace run`` will read them: a wrong word must not wait in the queue to be found."""
+    if text is None:
+        return ()
+    words = read_practices(text)
+    read_words(",".join(words))
+    return words
+
+
 def _modules(given: list[str] | None) -> tuple[str, ...] | None:
     return None if not given else () if given == ["none"] else tuple(given)
 
@@ -178,7 +198,7 @@ def _run_here(requests: list[JobRequest], output: Path, json: bool, dry_run: boo
 
     if dry_run:
         for request in requests:
-            typer.echo(shlex.join(torchrun_words(request.command, request.gpus)))
+            typer.echo(shlex.join(torchrun_words(request.words, request.gpus)))
         raise typer.Exit
     runs = [run_locally(request, output) for request in requests]
     if json:
@@ -198,13 +218,13 @@ def _print_scripts(requests: list[JobRequest], target: Target, output: Path, jso
     typer.echo(dumps([{"script": text} for text in scripts], indent=2) if json else "\n".join(scripts).rstrip("\n"))
 
 
-def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, json: bool) -> None:
+def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, plan: Plan | None, json: bool) -> None:
     records: list[dict[str, Any]] = []
     console = Console(highlight=False, soft_wrap=True)
     for note in storage_notes(target, output.absolute()):
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"note: {escape(note)}", style="yellow")
     for request in requests:
-        run, found = send_job(request, target, output, check)
+        run, found = send_job(request, target, output, check, plan)
         records.append({**loads(run.to_json()), "preflight": asdict(found) if found else None})
         if not json:
             _print_sent(console, run, found)

@@ -12,8 +12,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.report import write_report
 from vivace.cli.showing import embedded_example, shown
 from vivace.errors import UserError
+from vivace.measure.peers import refuse_peers
 from vivace.report.proof_view import proof_view
 from vivace.tune.tuning import Interrupted, Options, Tuned, resume_options
 from vivace.tune.tuning import tune as run_tune
@@ -45,7 +47,9 @@ def tune(
         typer.Option(help="Send each trial as a Slurm job: options of srun, as '--gpus=1 --time=10 -A xyz'."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop each trial after so many seconds.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+    ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the proof, and nothing else, on stdout.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every trial.")] = False,
@@ -63,6 +67,7 @@ def tune(
 
         vivace tune --resume runs/train-001
     """
+    refuse_peers("tune")
     options = _options(command, budget, steps, rounds, allow, timeout, slurm, resume)
     console = Console(stderr=True, highlight=False)
     if not command and resume is None:
@@ -73,7 +78,8 @@ def tune(
     except Interrupted:
         _tell_how_to_go_on(console, output, resume)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _show(tuned, json)
+    page = _write_page(tuned.folder, console)
+    _show(tuned, page, json)
 
 
 def _options(
@@ -106,7 +112,16 @@ def _tell_how_to_go_on(console: Console, output: Path, resume: Path | None) -> N
     console.print(f"[dim]  go on with: vivace tune --resume {escape(shlex.quote(str(folder)))}[/]")
 
 
-def _show(tuned: Tuned, json: bool) -> None:
+def _write_page(folder: Path, console: Console) -> Path | None:
+    """The report; the proof is on disk already, so a page that cannot be written ends nothing."""
+    try:
+        return write_report(folder)
+    except UserError as error:
+        console.print(f"[bold yellow]vivace:[/] {escape(error.message)}")
+        return None
+
+
+def _show(tuned: Tuned, page: Path | None, json: bool) -> None:
     if json:
         sys.stdout.flush()
         sys.stdout.buffer.write(tuned.proof.to_json().encode())
@@ -115,3 +130,5 @@ def _show(tuned: Tuned, json: bool) -> None:
     out = Console(highlight=False)
     out.print(proof_view(tuned.proof))
     out.print(f"\n[dim]proof: {escape(str(tuned.folder / 'proof.json'))}[/]")
+    if page is not None:
+        out.print(f"[dim]page:  {escape(str(page))}[/]")

@@ -150,7 +150,7 @@ def _number(value: Any) -> int | None:
 
 def _state(value: Any) -> str:
     """22.05 writes "RUNNING", 24.11 a list of the state and of flags."""
-    words = value if isinstance(value, list) else str(value or "UNKNOWN").replace(",", " ").split()
+    words = value if isinstance(value, list) and value else str(value or "UNKNOWN").replace(",", " ").split()
     base = [word for word in words if word not in _FLAGS] or list(words)
     # A job that was told to end is still being cleaned up: for a reader it is not over yet.
     return "COMPLETING" if "COMPLETING" in words and base[0] == "RUNNING" else str(base[0])

@@ -42,15 +42,18 @@ def torchrun_words(command: Sequence[str], processes: int) -> list[str]:
 
 def run_locally(request: JobRequest, output: Path) -> Run:
     """Run it to its end in the foreground; its output is shown and kept."""
-    for what, given in (("--array", request.array), ("--after", request.after), ("--container", request.container)):
+    asked = {"--array": request.array, "--after": request.after, "--container": request.container}
+    for what, given in {**asked, "--retry-crash": request.retry_crash}.items():
         if given:
             raise UserError(f"{what} needs Slurm", hint=f"drop {what}, or --launcher local")
     folder = new_run_folder(output.absolute(), request.name)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    code = _run(torchrun_words(request.command, request.gpus), dict(request.variables), folder)
+    variables = {"VIVACE_RUNS": str(folder), **request.variables}  # as in a job: records lie beside the logs
+    code = _run(torchrun_words(request.words, request.gpus), variables, folder)
     state: RunState = "completed" if code == 0 else "cancelled" if code == 130 else "failed"
     run = Run(
         command=request.command,
+        practices=request.practices,
         launcher="local",
         name=request.name,
         state=state,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vivace.errors import UserError
+from vivace.launch.practised import practised
 from vivace.launch.words import checked_text
 
 __all__ = ["ContainerKind", "JobRequest"]
@@ -20,10 +21,14 @@ _DEPENDENCY = re.compile(r"\d+(_\d+)?|(singleton|(after\w*):\d+(_\d+)?(\+\d+)?(:
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
-    """One job. ``modules=None``: the site's own, an empty tuple: none. ``once``: the command calls srun itself."""
+    """One job. ``modules=None``: the site's own, an empty tuple: none. ``once``: the command calls srun itself.
+
+    ``practices`` are names for ``vivace run --with``; ``retry_crash`` is how often a crashed command is tried again.
+    """
 
     command: tuple[str, ...]
     name: str
+    practices: tuple[str, ...] = ()
     gpus: int = 1
     seconds: int = 7200
     gpus_per_task: int = 1
@@ -41,6 +46,7 @@ class JobRequest:
     after: str | None = None
     requeue: bool = True
     max_requeues: int = 10
+    retry_crash: int = 0
     signal_lead_s: int | None = None
     split: bool = False
     once: bool = False
@@ -70,6 +76,10 @@ class JobRequest:
             raise UserError(f"{self.array!r} is not an array", hint="--array 0-9, --array 1,3,5 or --array 0-99%8")
         if self.after is not None and not _DEPENDENCY.fullmatch(self.after):
             raise UserError(f"{self.after!r} is not a dependency", hint="--after JOB, or --after afterany:JOB")
+        if self.retry_crash < 0:
+            raise UserError(f"a crash cannot be retried {self.retry_crash} times", hint="--retry-crash 2")
+        if self.retry_crash and not self.requeue:
+            raise UserError("--retry-crash needs requeueing: a try is the same job, requeued", hint="drop --no-requeue")
         if self.signal_lead_s is not None and not 1 <= self.signal_lead_s < min(self.seconds, 65536):
             raise UserError(
                 f"a signal {self.signal_lead_s} s before the end does not fit a job of {self.seconds} s",
@@ -81,6 +91,11 @@ class JobRequest:
         if self.signal_lead_s is not None:
             return self.signal_lead_s
         return max(1, min(300, max(60, seconds // 10), seconds // 2))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What a task runs: the command, under ``vivace run`` when there are practices."""
+        return practised(self.command, self.practices)
 
     @property
     def jobs(self) -> int:

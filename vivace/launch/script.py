@@ -63,11 +63,11 @@ def prepare(request: JobRequest, target: Target) -> Job:
     shape = shape_of(target, request.gpus, request.gpus_per_task, request.cpus_per_task)
     if not request.split:
         qos = choose_qos(target, request.seconds, request.gpus, request.jobs, request.qos)
-        return Job(request, target, shape, request.seconds, qos, request.max_requeues)
+        return Job(request, target, shape, request.seconds, qos, request.max_requeues + request.retry_crash)
     if not request.requeue:
         raise UserError("--split needs requeueing: the next piece is the same job, requeued", hint="drop --no-requeue")
-    pieces = split(target, request.seconds, request.gpus, request.signal_lead_s or 300, request.jobs)
-    most = max(request.max_requeues, pieces.max_requeues)
+    pieces = split(target, request.seconds, request.gpus, request.lead_s, request.jobs)
+    most = max(request.max_requeues, pieces.max_requeues) + request.retry_crash
     return Job(request, target, shape, pieces.seconds, request.qos or pieces.qos, most, pieces.count)
 
 
@@ -88,16 +88,19 @@ def render(job: Job, place: Place) -> str:
         version=__version__,
         script=place.script,
         options=_options(job, place),
+        folder=str(Path(place.script).parent),
+        array=request.array is not None,
         workdir=place.workdir,
         modules=_modules(job),
         conda=request.conda,
         variables=request.variables,
         requeue=request.requeue,
         max_requeues=job.max_requeues,
+        retry_crash=request.retry_crash,
         exit_interrupted=EXIT_INTERRUPTED,
         once=request.once,
         srun_options=_srun_options(job),
-        command=shlex.join([*_container_words(request), *request.command]),
+        command=shlex.join([*_container_words(request), *request.words]),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from vivace.errors import UserError
@@ -12,7 +13,7 @@ from vivace.launch.words import slurm_time
 
 __all__ = ["Pieces", "Shape", "choose_qos", "shape_of", "split"]
 
-RESTART_S = 180  # a requeued job waits about two minutes for its credential to expire, then starts again
+START_S = 180  # what a piece loses at its start: imports, checkpoint, warm-up; of a short piece a twentieth at most
 SPARE_REQUEUES = 5  # for preemptions and node failures: Slurm counts those restarts too
 
 
@@ -96,8 +97,8 @@ def choose_qos(target: Target, seconds: int, gpus: int, jobs: int = 1, wanted: s
     )
 
 
-def split(target: Target, seconds: int, gpus: int, lead_s: int, jobs: int = 1) -> Pieces:
-    """Pieces for a job that no QoS takes whole; each gives up ``lead_s`` and the restart to checkpoints."""
+def split(target: Target, seconds: int, gpus: int, lead_s: Callable[[int], int], jobs: int = 1) -> Pieces:
+    """Pieces for a job that no QoS takes whole. Each gives up its start, and ``lead_s`` (of its length) at its end."""
     if not target.qos:
         return Pieces(seconds, 1, None)
     fitting = [qos for qos in target.qos if not _why_not(qos, 1, gpus, jobs)]
@@ -108,9 +109,9 @@ def split(target: Target, seconds: int, gpus: int, lead_s: int, jobs: int = 1) -
         return Pieces(seconds, 1, min(whole, key=_length_s).name)
     longest = max(fitting, key=_length_s)
     length = int(_length_s(longest))
-    useful = length - lead_s - RESTART_S
+    useful = length - lead_s(length) - min(START_S, length // 20)
     if useful <= 0:
-        raise UserError(f"{slurm_time(length)} leaves no time to train with a signal {lead_s} s before the end")
+        raise UserError(f"{slurm_time(length)} leaves no time to train with a signal {lead_s(length)} s before the end")
     return Pieces(length, math.ceil(seconds / useful), longest.name)
 
 

@@ -5,18 +5,26 @@ Asks ``scontrol`` (jobs of the last minutes), then ``sacct`` (older ones, where 
 
 from __future__ import annotations
 
+import contextlib
 import re
-from dataclasses import dataclass
+import signal
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.launch.jobs import JobInfo, from_scontrol, run_state
 from vivace.launch.slurm import Answer, ask, slurm_is_here
 from vivace.records.run import RunState
 
-__all__ = ["SACCT_FIELDS", "Answer", "Verdict", "ask_slurm", "from_sacct", "verdict"]
+__all__ = [
+    "SACCT_FIELDS", "Answer", "Verdict", "ask_slurm", "consumed_energy_j", "crashes", "energy_j", "from_sacct",
+    "verdict", "whole_run_s",
+]  # fmt: skip
 
 # The name comes last: it may hold the separator.
-SACCT_FIELDS = "JobID,State,ExitCode,ElapsedRaw,TimelimitRaw,Start,Partition,QOS,NNodes,ConsumedEnergyRaw,JobName"
+SACCT_FIELDS = "JobID,State,ExitCode,ElapsedRaw,TimelimitRaw,Start,Partition,QOS,NNodes,JobName"
+_CANNOT_WRITE_LOG = 53  # the "signal" of a job whose log files could not be opened; its exit code is 0
+_UNHEARD = 128 + signal.SIGUSR1
+_EVERY_START = ("--allocations", "--duplicates", "--noheader", "--parsable2")  # a requeued job has a row a start
 _TAIL_BYTES = 200_000
 _OUT_OF_MEMORY = re.compile(
     r"CUDA out of memory|OutOfMemoryError|oom[-_]kill|Out Of Memory|std::bad_alloc|DefaultCPUAllocator: can't allocate"
@@ -40,18 +48,20 @@ def ask_slurm(job_id: str) -> JobInfo | None:
     answer = ask("scontrol", "--oneliner", "show", "job", job_id)
     if answer.code == 0 and (line := answer.out.strip().split("\n")[0]).startswith("JobId="):
         return from_scontrol(line)
-    answer = ask("sacct", "--allocations", "--noheader", "--parsable2", "-j", job_id, "--format", SACCT_FIELDS)
-    return from_sacct(answer.out)[0] if answer.code == 0 and answer.out.strip() else None
+    answer = ask("sacct", "-j", job_id, *_EVERY_START, "--format", SACCT_FIELDS)
+    starts = from_sacct(answer.out) if answer.code == 0 else []
+    same = [job for job in starts if job.job_id == starts[0].job_id]  # an array's tasks come one after the other
+    return replace(same[-1], restarts=len(same) - 1) if same else None
 
 
 def from_sacct(text: str) -> list[JobInfo]:
     """The rows of ``sacct --parsable2 --noheader --format SACCT_FIELDS``."""
     jobs = []
     for line in text.splitlines():
-        words = line.split("|", 10)
-        if len(words) != 11:
+        words = line.split("|", 9)
+        if len(words) != 10:
             continue
-        job_id, state, exit_code, elapsed, limit, start, partition, qos, nodes, _energy, name = words
+        job_id, state, exit_code, elapsed, limit, start, partition, qos, nodes, name = words
         code, _, number = exit_code.partition(":")
         jobs.append(
             JobInfo(
@@ -72,12 +82,41 @@ def from_sacct(text: str) -> list[JobInfo]:
 
 
 def energy_j(job_id: str) -> float | None:
-    """What Slurm's own meter counted, where the site has one; None elsewhere."""
+    """What Slurm's own meter counted over the job's last life, where the site has one; None elsewhere."""
     if not slurm_is_here():
         return None
-    answer = ask("sacct", "--allocations", "--noheader", "--parsable2", "-j", job_id, "--format", "ConsumedEnergyRaw")
-    text = answer.out.strip().split("\n")[0]
-    return float(text) if answer.code == 0 and re.fullmatch(r"[\d.]+", text) and float(text) > 0 else None
+    answer = ask("sacct", "--noheader", "--parsable2", "-j", job_id, "--format", "JobID,ConsumedEnergyRaw")
+    return consumed_energy_j(answer.out) if answer.code == 0 else None
+
+
+def consumed_energy_j(text: str) -> float | None:
+    """The job's row of ``sacct --format JobID,ConsumedEnergyRaw``; where it is empty, the largest of its steps'.
+
+    Steps run side by side on the same nodes (the batch script waits while srun trains): their sum would count twice.
+
+    >>> consumed_energy_j("17|\\n17.batch|120\\n17.0|5000")
+    5000.0
+    """
+    rows = [line.partition("|") for line in text.splitlines()]
+    joules = [(name, float(value)) for name, _, value in rows if re.fullmatch(r"\d+(\.\d+)?", value.strip())]
+    whole = max((value for name, value in joules if "." not in name), default=0.0)
+    return whole or max((value for _, value in joules), default=0.0) or None
+
+
+def whole_run_s(info: JobInfo) -> int | None:
+    """How long all starts of a job ran together; None where Slurm remembers the last one only (without accounts)."""
+    if not info.restarts or not slurm_is_here():
+        return info.run_s
+    answer = ask("sacct", "-j", info.job_id, *_EVERY_START, "--format", "ElapsedRaw")
+    starts = [int(word) for word in answer.out.split() if word.isdigit()] if answer.code == 0 else []
+    return sum(starts) if len(starts) > info.restarts else None
+
+
+def crashes(run_folder: Path, job_id: str) -> list[str]:
+    """What the batch script wrote down about crashes that it retried (``--retry-crash``), one line each."""
+    with contextlib.suppress(OSError):
+        return (run_folder / f"{job_id}.crashes").read_text().splitlines()
+    return []
 
 
 def verdict(info: JobInfo, stderr: Path | None, stdout: Path | None = None) -> Verdict:
@@ -93,6 +132,9 @@ def verdict(info: JobInfo, stderr: Path | None, stdout: Path | None = None) -> V
         )
     if state == "out-of-memory" or _OUT_OF_MEMORY.search(text):
         return Verdict("out-of-memory", "it ran out of memory", error)
+    if info.signal == _CANNOT_WRITE_LOG and not info.exit_code:
+        where = f" in {stdout.parent}" if stdout else ""
+        return Verdict(state, f"it could not start: Slurm could not write its log files{where}; send it again", error)
     if info.signal:
         return Verdict(state, f"it was ended by signal {info.signal}", error)
     return Verdict(state, _exit_sentence(info.exit_code), error)
@@ -112,6 +154,11 @@ def _exit_sentence(code: int | None) -> str:
         return "its end is not known"
     if code == 85:
         return "it was interrupted and saved a checkpoint, but was not requeued: send it again to go on"
+    if code == _UNHEARD:
+        return (
+            "its time was nearly over, and SIGUSR1, which says so, ended it: nothing listened, nothing was saved "
+            "(vivace.preemption listens; --no-requeue sends no signal)"
+        )
     if code > 128:
         return f"a process was ended by signal {code - 128}"
     return "the command was not found" if code == 127 else f"the command failed with exit code {code}"
@@ -125,7 +172,7 @@ def last_error(text: str) -> str | None:
     """
     lines = [line.strip() for line in text.splitlines()]
     own = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
-    other = [line for line in lines if re.search(r"\berror\b|not found|Killed", line, re.IGNORECASE)]
+    other = [line for line in lines if re.search(r"\berror\b|not found|No module named|Killed", line, re.IGNORECASE)]
     found = own or other
     return found[-1][:500] if found else None
 

@@ -1,7 +1,7 @@
 """Sends jobs: makes the run's folder, writes the script, asks Slurm first, calls ``sbatch``, keeps a ``Run`` record.
 
-Writes ``runs/<name>-NNN/{job.sh,run.json}`` and nothing else; the logs will lie beside them. Called by the CLI and the
-notebook functions.
+Writes ``runs/<name>-NNN/{job.sh,run.json}``, and ``plan.json`` where there is a plan; the logs will lie beside them.
+Called by the CLI and the notebook functions.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from vivace.launch.script import Job, Place, prepare, render
 from vivace.launch.slurm import ask, call
 from vivace.launch.target import Target
 from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.records.plan import Plan
 from vivace.records.run import Run
 
-__all__ = ["RECORD", "SCRIPT", "product", "send", "submit"]
+__all__ = ["PLAN", "RECORD", "SCRIPT", "product", "send", "submit"]
 
 RECORD = "run.json"
 SCRIPT = "job.sh"
+PLAN = "plan.json"
 
 
 def product(request: JobRequest, commands: Sequence[Sequence[str]], gpus: Sequence[int]) -> Iterator[JobRequest]:
@@ -34,16 +36,24 @@ def product(request: JobRequest, commands: Sequence[Sequence[str]], gpus: Sequen
         yield replace(request, command=tuple(command), gpus=count)
 
 
-def submit(request: JobRequest, target: Target, output: Path, check: bool = True) -> tuple[Run, Preflight | None]:
-    """Send one job from a new folder under ``output``. Nothing is left behind when Slurm does not take it."""
+def submit(
+    request: JobRequest, target: Target, output: Path, check: bool = True, plan: Plan | None = None
+) -> tuple[Run, Preflight | None]:
+    """Send one job from a new folder under ``output``. Nothing is left behind when Slurm does not take it.
+
+    The plan that it carries out is kept beside it, for ``status`` to compare.
+    """
     job = prepare(request, target)
     folder = new_run_folder(output.absolute(), request.name or name_of_command(request.command))
     try:
         place = Place.in_folder(folder, Path.cwd(), request.array is not None)
-        return send(job, place, folder, check)
+        sent = send(job, place, folder, check)
     except UserError:
         _remove(folder)
         raise
+    if plan is not None:
+        plan.save(folder / PLAN)
+    return sent
 
 
 def send(job: Job, place: Place, folder: Path, check: bool = True) -> tuple[Run, Preflight | None]:
@@ -78,6 +88,7 @@ def _check_it_is_known(job_id: str) -> None:
 def _record(job: Job, place: Place, folder: Path, job_id: str) -> Run:
     return Run(
         command=job.request.command,
+        practices=job.request.practices,
         launcher="slurm",
         name=job.request.name,
         job_id=job_id,

@@ -57,6 +57,7 @@ def run_command(
     progress: Progress,
     timeout_s: float | None = None,
     more_environment: Mapping[str, str] | None = None,
+    log_suffix: str = "",
 ) -> Outcome:
     """Run it to its end (or to ``timeout_s``). ``sink(stream, data)`` gets its output as it comes.
 
@@ -65,7 +66,7 @@ def run_command(
     folder = Path(settings.folder)
     began = time.monotonic()
     process = _start(command, {**(more_environment or {}), **os.environ}, settings)
-    readers = _start_readers(process, folder, sink)
+    readers = _start_readers(process, folder, sink, log_suffix)
     with _interrupts_counted() as interrupts:
         timed_out = _wait(process, folder, progress, began, timeout_s, interrupts)
     for reader in readers:
@@ -112,11 +113,14 @@ def _homes() -> list[str]:
     return homes
 
 
-def _start_readers(process: subprocess.Popen[bytes], folder: Path, sink: Sink) -> list[threading.Thread]:
+def _start_readers(
+    process: subprocess.Popen[bytes], folder: Path, sink: Sink, log_suffix: str
+) -> list[threading.Thread]:
     readers = []
     for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
         assert pipe is not None
-        reader = threading.Thread(target=_pass_on, args=(name, pipe, folder / f"{name}.log", sink), daemon=True)
+        log = folder / f"{name}{log_suffix}.log"
+        reader = threading.Thread(target=_pass_on, args=(name, pipe, log, sink), daemon=True)
         reader.start()
         readers.append(reader)
     return readers
@@ -137,14 +141,19 @@ def _pass_on(name: str, pipe: IO[bytes], log: Path, sink: Sink) -> None:
 
 @contextlib.contextmanager
 def _interrupts_counted() -> Iterator[list[tuple[float, int]]]:
-    """Ctrl-C reaches the command too (same terminal): note it and let the command end by itself first."""
+    """Ctrl-C reaches the command too (same terminal): note it and let the command end by itself first.
+
+    Slurm's warnings (SIGUSR1, SIGUSR2) reach every process of a step, and are for the training: they must not end us.
+    """
     times: list[tuple[float, int]] = []  # (when, which signal)
     if threading.current_thread() is not threading.main_thread():
         yield times
         return
-    previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    for number in previous:
+    previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)}
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _frame: times.append((time.monotonic(), received)))
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda _received, _frame: None)
     try:
         yield times
     finally:

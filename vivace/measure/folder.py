@@ -1,4 +1,4 @@
-"""Run folders: ``runs/<name>-001``, ``-002``, …; an earlier one is never overwritten."""
+"""Run folders: ``runs/<name>-001``, ``-002``, …; an earlier one is never overwritten. Or one for several processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vivace.errors import UserError
 
-__all__ = ["name_of_command", "new_run_folder"]
+__all__ = ["name_of_command", "new_run_folder", "shared_run_folder"]
 
 _LONGEST_NAME = 200  # bytes; file systems take 255, and the number comes after it
 
@@ -50,8 +50,26 @@ def new_run_folder(base: Path, name: str) -> Path:
                 continue
             return folder
     except OSError as error:
-        raise UserError(
-            f"cannot make a run folder under {base}: {error.strerror or error}",
-            hint="choose another place with --output FOLDER",
-        ) from None
+        raise _cannot_make(base, error) from None
     raise UserError(f"{base} holds 99,999 runs named {name}", hint="choose another name with --name")
+
+
+def shared_run_folder(base: Path, name: str, mine: str) -> Path:
+    """``base/name`` for all processes that ask for it; ``base/name-2``, … for one that left its file there."""
+    name = _clean(name)
+    folder, number = base / name, 1
+    while (folder / mine).exists():
+        number += 1
+        folder = base / f"{name}-{number}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_make(base, error) from None
+    return folder
+
+
+def _cannot_make(base: Path, error: OSError) -> UserError:
+    return UserError(
+        f"cannot make a run folder under {base}: {error.strerror or error}",
+        hint="choose another place with --output FOLDER",
+    )

@@ -15,10 +15,11 @@ from typing import Any
 from vivace.errors import UserError
 from vivace.hardware.machine import this_machine
 from vivace.measure.command import TIME_OVER, Outcome, Progress, Sink, run_command
-from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import ENTRY, Settings
 from vivace.measure.merge import merge, read_payloads
+from vivace.measure.peers import Peers, find_peers
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
@@ -51,7 +52,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Measured:
-    """The record (None when nothing could be measured: ``message`` says why), its folder, and how the command ended."""
+    """The record, its folder, and how the command ended.
+
+    The record is None when nothing could be measured (``message`` says why), or when a peer has it (no message).
+    """
 
     measurement: Measurement | None
     folder: Path
@@ -63,7 +67,8 @@ class Measured:
 def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     """Run the command of ``request``; its output goes to ``sink``, how far it is to ``progress``."""
     _check(request)
-    folder = request.folder or new_run_folder(request.output, request.name or name_of_command(request.command))
+    peers = find_peers() if request.folder is None else None
+    folder = request.folder or _folder(request, peers)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     settings = Settings(
         folder=str(folder.resolve()),
@@ -78,11 +83,21 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         entry=request.entry,
     )
     try:
-        outcome = run_command(request.command, settings, sink, progress, request.timeout_s, request.environment)
+        suffix = peers.log_suffix if peers else ""
+        outcome = run_command(request.command, settings, sink, progress, request.timeout_s, request.environment, suffix)
     except UserError:
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
+    notes: list[str] = []
+    if peers is not None:
+        peers.tell_the_end(folder, outcome.exit_code)
+        if not peers.is_first:
+            return Measured(None, folder, outcome)
+        if (ended := peers.wait_for_all(folder)) < peers.count:
+            notes.append(
+                f"{peers.count - ended} of {peers.count} tasks were killed, or still ran when the first had ended"
+            )
     payloads = read_payloads(folder)
     told = read_told(folder)
     seen = _Seen(torch_imported=any(folder.glob("imported-*")), steps=_steps_in_progress(folder))
@@ -99,11 +114,19 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         {**request.environment, **os.environ},
         str(folder),
         started_at,
+        notes,
         practices=told,
     )
     record = _with_outcome(record, outcome)
     record.save(folder / RECORD)
     return Measured(record, folder, outcome)
+
+
+def _folder(request: Request, peers: Peers | None) -> Path:
+    name = request.name or name_of_command(request.command)
+    if peers is None:
+        return new_run_folder(request.output, name)
+    return shared_run_folder(request.output, f"{name}-{peers.step}", peers.end_file)
 
 
 def _check(request: Request) -> None:

@@ -262,6 +262,7 @@ def _rank(payload: Payload) -> Rank:
         rank=payload["rank"],
         host=payload["process"]["host"],
         device=payload["device"],
+        cores=payload["process"].get("cores"),
         step_ms=spread(payload["series"]["step"]),
         phases_ms=_phases(payload["series"]),
         samples_per_s=_rate(payload, "samples"),

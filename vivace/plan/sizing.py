@@ -10,24 +10,13 @@ above 128; waves of full multiprocessors.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
 
-from vivace.plan.gemm import TILES, wave_efficiency
+from vivace.hardware.products import TILES, round_up, tensor_core_multiple, wave_efficiency
 from vivace.plan.job import TransformerJob
 from vivace.plan.step import step_time
 from vivace.plan.trace import TracedModel
 
 __all__ = ["Advice", "convolution_advice", "round_up", "tensor_core_multiple", "transformer_advice"]
-
-# Elements that a row must be a multiple of: needed by tensor cores, and best on an A100 (128 bytes).
-MULTIPLES = {
-    "fp8": (16, 128),
-    "int8": (16, 128),
-    "fp16": (8, 64),
-    "bf16": (8, 64),
-    "tf32": (4, 32),
-    "fp32": (1, 32),
-}
 
 
 @dataclass(frozen=True)
@@ -39,15 +28,6 @@ class Advice:
 
     def __str__(self) -> str:
         return self.text if self.gain_pct is None else f"{self.text}: {self.gain_pct:+.1f} %"
-
-
-def round_up(value: int, multiple: int) -> int:
-    return ceil(value / multiple) * multiple
-
-
-def tensor_core_multiple(dtype: str) -> tuple[int, int]:
-    """(needed, best) multiples for a compute type."""
-    return MULTIPLES[dtype]
 
 
 def _gain(job: TransformerJob, better: TransformerJob) -> float:

@@ -29,6 +29,12 @@ class Checkpointing(Change):
     def model(self, root: torch.nn.Module) -> None:
         if _checkpoints_itself(root):
             raise NotApplicable("the script already checkpoints this model")
+        if callable(getattr(root, "gradient_checkpointing_enable", None)):
+            self._ask_transformers(root)
+        else:
+            self._checkpoint_blocks(root)
+
+    def _checkpoint_blocks(self, root: torch.nn.Module) -> None:
         blocks = _outermost_blocks(root)
         if not blocks:
             raise NotApplicable(f"{type(root).__name__} repeats no block")
@@ -39,6 +45,15 @@ class Checkpointing(Change):
             block._vivace_checkpointed = True  # type: ignore[assignment]
         names = ", ".join(sorted({type(block).__name__ for block in chosen}))
         self.applied(f"{len(chosen)} of {len(blocks)} blocks ({names})")
+
+    def _ask_transformers(self, root: Any) -> None:
+        """These models know how, and leave out the cache of keys and values, which must not be filled twice."""
+        if self.argument is not None:
+            raise NotApplicable("a transformers model checkpoints all of its blocks or none: ask without a number")
+        if not getattr(root, "supports_gradient_checkpointing", False):
+            raise NotApplicable(f"{type(root).__name__} does not support checkpointing")
+        root.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self.applied(f"all blocks of {type(root).__name__}, by transformers' own switch")
 
     def _how_many(self, blocks: int) -> int:
         if isinstance(self.wanted, float):

@@ -69,7 +69,7 @@ def find(m: Measurement) -> Found | None:
     else:
         fusable, launches = _CPU_FUSED_AWAY * role_ms(m, *MEMORY_BOUND), 0.0
     saved = min(fusable + launches, 0.95 * compute_ms(m))
-    if saved < 0.05 * step_ms(m):
+    if saved <= 0.05 * step_ms(m):
         return None
     return Found(
         exposed_ms=saved,

@@ -86,7 +86,7 @@ def _over_several(m: Measurement, devices: int, where: tuple[str, int] | None) -
 def _over_one(m: Measurement, where: tuple[str, int] | None) -> Found | None:
     tensors = max((optimizer.tensors for optimizer in m.structure.optimizers), default=0)
     exposed = min(tensors * _US_PER_PARAMETER / 1e3, launch_idle_ms(m))
-    if exposed == 0.0 or exposed < _SMALLEST_SHARE * step_ms(m):
+    if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     return Found(
         exposed_ms=exposed,

@@ -48,7 +48,7 @@ def find(m: Measurement) -> Found | None:
     copies = 0.0 if wrapper.options.get("gradient_as_bucket_view") else _bucket_copies_ms(m)
     searching = _exposed_communication_ms(m) if searches else 0.0
     exposed = copies + searching
-    if exposed == 0.0 or exposed < _SMALLEST_SHARE * step_ms(m):
+    if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     return Found(
         exposed_ms=exposed,
@@ -113,7 +113,7 @@ PRACTICE = Practice(
     name="ddp_options",
     title="options of DistributedDataParallel",
     family="structure",
-    risk="exact",
+    risk="rounding",
     source="R14: layer order and find_unused_parameters. PyTorch notes on DistributedDataParallel.",
     why=(
         "find_unused_parameters=True walks the graph after every forward, adds a collective, and keeps the buckets in "
@@ -121,7 +121,8 @@ PRACTICE = Practice(
         "With False the buckets follow the order in which gradients come. gradient_as_bucket_view lets gradients live "
         "in the buckets: no copies, and less memory by their size. all_used sets find_unused_parameters=False: right "
         "only if every parameter gets a gradient at every step, or DDP stops with an error. static_graph is for the "
-        "same graph at every step, with or without unused parameters."
+        "same graph at every step, with or without unused parameters. Both make other buckets, and a sum over more "
+        "than two ranks may then round differently; views alone change no bucket."
     ),
     by_hand="DistributedDataParallel(model, device_ids=[local_rank], gradient_as_bucket_view=True)",
     find=find,

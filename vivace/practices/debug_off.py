@@ -88,7 +88,7 @@ def find(m: Measurement) -> Found | None:
     on = m.structure.debugging
     ours = [name for name in on if name in _BY_VIVACE]
     exposed = max((_at_most_ms(m, name) for name in on), default=0.0)
-    if exposed == 0.0 or exposed < _SMALLEST_SHARE * step_ms(m):
+    if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     return Found(
         exposed_ms=exposed,

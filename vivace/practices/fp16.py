@@ -12,7 +12,7 @@ from vivace.practices.bf16 import Autocast, saved_by_halving
 from vivace.practices.engine.change import NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import MEMORY_BOUND, PRODUCTS, arithmetic_share, capability, role_ms, step_ms
-from vivace.practices.engine.tensors import map_tensors
+from vivace.practices.engine.tensors import map_tensors, tensors_to_optimize
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -41,6 +41,11 @@ class Fp16(Autocast):
         if not self.watching:
             self.watching = True
             _watch_for_a_scaler(self)
+
+    def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
+        """Also parameters of no module: a temperature, a learned token."""
+        for tensor in tensors_to_optimize(arguments["params"]):
+            self._unscale_gradients_of(tensor)
 
     def model(self, root: torch.nn.Module) -> None:
         if any(getattr(p, "device_mesh", None) is not None for p in root.parameters()):
@@ -87,7 +92,7 @@ class Fp16(Autocast):
             return
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         for parameter in parameters:
-            if parameter.grad is not None and parameter not in self.hooked:  # a parameter of no module: first seen here
+            if parameter.grad is not None and parameter not in self.hooked:  # of no module, in an optimizer not torch's
                 parameter.grad.div_(self.scale)
                 self._unscale_gradients_of(parameter)
         gradients = [p.grad for p in parameters if p.grad is not None]
@@ -160,6 +165,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Fp16,
-    excludes=("bf16", "pure_bf16"),
+    excludes=("bf16", "pure_bf16", "fp8"),
     order=40,
 )

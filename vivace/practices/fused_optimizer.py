@@ -10,6 +10,7 @@ import torch
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
+from vivace.practices.engine.tensors import tensors_to_optimize
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -23,11 +24,13 @@ class FusedOptimizer(Change):
         self.known: WeakSet[torch.optim.Optimizer] = WeakSet()
 
     def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
+        if "fused" not in arguments:
+            raise NotApplicable(f"{kind.__name__} has no fused implementation")
         if arguments.get("fused") is not None or arguments.get("foreach") is not None:
             raise NotApplicable(f"the script chooses the implementation of {kind.__name__} itself")
         if arguments.get("differentiable"):
             raise NotApplicable(f"{kind.__name__}(differentiable=True) has no fused implementation")
-        tensors = list(_tensors(arguments["params"]))
+        tensors = list(tensors_to_optimize(arguments["params"]))
         if not tensors or not all(t.is_floating_point() and t.device.type in ("cuda", "cpu") for t in tensors):
             raise NotApplicable("parameters are not plain floating-point tensors on a GPU or CPU")
         arguments["fused"] = True
@@ -54,14 +57,6 @@ def _fuse_again(optimizer: Any) -> None:
             state = optimizer.state.get(parameter, {})
             if isinstance(state.get("step"), torch.Tensor):
                 state["step"] = state["step"].to(parameter.device)
-
-
-def _tensors(params: Any) -> Any:
-    for item in params if not isinstance(params, torch.Tensor) else [params]:
-        if isinstance(item, dict):
-            yield from _tensors(item["params"])
-        else:
-            yield item[1] if isinstance(item, tuple) else item
 
 
 def find(m: Measurement) -> Found | None:
@@ -92,5 +87,6 @@ PRACTICE = Practice(
     by_hand="optimizer = torch.optim.AdamW(model.parameters(), lr=…, fused=True)",
     find=find,
     change=FusedOptimizer,
+    excludes=("foreach_optimizer",),
     order=20,
 )

@@ -19,7 +19,7 @@ def find(m: Measurement) -> Found | None:
     # Ranks that compute different lengths wait for the longest; with one shape for all it has another cause.
     unbalanced = m.imbalance_ms or 0.0 if (m.input_shapes or 1) > 1 else 0.0
     exposed = max(padded, unbalanced)
-    if exposed < _SMALLEST_SHARE * step_ms(m):
+    if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     if padded >= unbalanced:
         says = f"{padding:.0%} of the tokens are padding, on which {padded:.1f} ms of a step are spent"

@@ -18,9 +18,12 @@ _AT_MOST = 0.5
 
 def find(m: Measurement) -> Found | None:
     kept = m.validation.with_grad_ms / m.steps if m.steps else 0.0
-    exposed = _AT_MOST * kept
+    lost = _AT_MOST * kept
+    # Validation comes on top of the steps: the share of the whole that is lost, as milliseconds of a step.
+    whole = step_ms(m) + (m.validation.total_ms / m.steps if m.steps else 0.0)
+    exposed = lost * step_ms(m) / whole if whole else 0.0
     places = m.structure.eval_with_grad
-    if not places or exposed < _SMALLEST_SHARE * step_ms(m):
+    if not places or exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     worst = max(places, key=lambda spot: spot.forwards or 0)
     return Found(
@@ -32,7 +35,7 @@ def find(m: Measurement) -> Found | None:
         },
         says=(
             f"validation takes {kept:.1f} ms per step and keeps a graph that no backward uses: "
-            f"activations stay in memory, and up to {exposed:.1f} ms are lost"
+            f"activations stay in memory, and up to {lost:.1f} ms are lost"
         ),
         where=(worst.file, worst.line),
         why_not="a backward may follow a forward in eval mode: only you know that none does",

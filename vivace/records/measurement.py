@@ -168,6 +168,7 @@ class Rank(Part):
     rank: int
     host: str
     device: str
+    cores: str | None = Field(None, description="logical cores that it may run on: '0-3,8'")
     step_ms: Spread
     phases_ms: dict[str, Spread]
     samples_per_s: float | None = None

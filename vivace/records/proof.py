@@ -54,6 +54,7 @@ class Harm(Part):
     band: float | None = None
     norm_moved: float | None = None
     norm_band: float | None = None
+    norm_size: float | None = None
     steps: int = 0
     rounds: int = 0
     says: str = ""

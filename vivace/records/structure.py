@@ -8,7 +8,7 @@ from pydantic import Field
 
 from vivace.records.base import Part
 
-__all__ = ["Layer", "Optimizer", "Root", "Spot", "Structure", "Wrapper"]
+__all__ = ["Layer", "Optimizer", "Recurrent", "Root", "Spot", "Structure", "Wrapper"]
 
 
 class Spot(Part):
@@ -40,11 +40,20 @@ class Layer(Part):
     share: float = Field(description="of the products' FLOPs in the forward")
 
 
+class Recurrent(Part):
+    """An RNN, LSTM or GRU: its products run inside one operator, so that no ``Layer`` shows them."""
+
+    name: str
+    inputs: int
+    hidden: int
+
+
 class Optimizer(Part):
     name: str
     fused: bool | None = None
     foreach: bool | None = None
     has_fused: bool = Field(False, description="whether its class knows the option")
+    has_foreach: bool = Field(False, description="whether its class knows the option")
     tensors: int = 0
     device: str | None = None
     where: Spot | None = None
@@ -74,6 +83,8 @@ class Structure(Part):
     eval_with_grad: tuple[Spot, ...] = ()
     padding_share: float | None = None
     layers: tuple[Layer, ...] = ()
+    recurrent: tuple[Recurrent, ...] = ()
     attention: dict[str, int] = Field(default_factory=dict, description="fused attention operators → calls")
     softmax_squares: int = 0
+    attention_setting: str | None = Field(None, description="a transformers model's attn_implementation")
     host_made: tuple[Spot, ...] = Field((), description="tensors made on the host and then copied to the device")

@@ -26,7 +26,8 @@ __all__ = ["proof_sections", "proof_title"]
 def proof_title(proof: Proof) -> str:
     """What a reader wants to know first."""
     if not proof.practices:
-        return "Nothing tried beats the noise"
+        harmed = proof.harm is not None and proof.harm.verdict == "outside the band"
+        return "Faster, but the losses changed" if harmed else "Nothing tried beats the noise"
     if proof.speedup.low <= 1:
         return f"{proof.speedup.median:.2f}×, within the noise"
     return f"{proof.speedup.median:.2f}× faster"

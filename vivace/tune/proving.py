@@ -27,6 +27,7 @@ __all__ = ["prove"]
 
 Pair = tuple[Measurement, Measurement]
 _SHORTEST_EXTRA_S = 1.0
+_HARMED = "losses left the band of the baseline's reruns"
 
 
 @dataclass
@@ -46,7 +47,7 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
         verdict = _without_what_harms(bench, found, verdict, rounds, notes)
     if verdict.words and verdict.speedup.low <= 1.0:
         notes.append("the gain does not stand out from the noise: nothing is recommended")
-        verdict = _Verdict((), verdict.pairs, _noise_interval(found), None)
+        verdict = _dropped(found, verdict, "the paired runs do not stand out from the noise")
     gains = _ablation(bench, found, verdict, notes)
     return _proof(bench, found, verdict, gains, notes)
 
@@ -93,24 +94,31 @@ def _without_what_harms(bench: Bench, found: Search, verdict: _Verdict, rounds: 
         trial = bench.run(f"harm-{word}", (word,), seed=0, norms=True)
         if trial.outcome != "ok":
             continue
-        baselines = [before for before, _ in verdict.pairs]
-        # The same trajectory stands in for every seed's distance: only round 0 has this seed.
-        alone = judge([(baselines[0], measured(trial))], None, risk_of(word) is Risk.EXACT)
-        band = verdict.harm.band if verdict.harm else None
-        if alone.moved is not None and band is not None and alone.moved > band:
+        # Only round 0 has this trial's seed; the other baselines are there for the band.
+        others = [before for before, _ in verdict.pairs[1:]]
+        alone = judge([(verdict.pairs[0][0], measured(trial))], None, risk_of(word) is Risk.EXACT, others)
+        if alone.verdict == "outside the band":
             harmful.append(word)
     left = tuple(word for word in verdict.words if word not in harmful)
     if not harmful or not left or not bench.has_time_for(2 * found.again.seconds):
         notes.append(f"losses left the band ({verdict.harm.says if verdict.harm else ''}): nothing is recommended")
-        return _Verdict((), verdict.pairs, _noise_interval(found), verdict.harm)
+        return _dropped(found, verdict, _HARMED)
     for word in harmful:
         found.rejected[word] = Rejected(practice=word, why="its losses leave the band of the baseline's reruns")
         bench.say(f"  [red]✗[/] {word:32} losses outside the band")
     second = _paired(bench, found, left, rounds, "again")
     if second.harm is not None and second.harm.verdict == "outside the band":
         notes.append(f"losses left the band ({second.harm.says}): nothing is recommended")
-        return _Verdict((), second.pairs, _noise_interval(found), second.harm)
+        return _dropped(found, second, _HARMED)
     return second
+
+
+def _dropped(found: Search, verdict: _Verdict, why: str) -> _Verdict:
+    """Nothing is recommended after all; what was in the set says why."""
+    for word in verdict.words:
+        why_here = f"{why} ({verdict.speedup.median:.2f}× with {len(verdict.words)} practices)"
+        found.rejected[word] = Rejected(practice=word, why=why_here)
+    return _Verdict((), verdict.pairs, _noise_interval(found), verdict.harm)
 
 
 def _noise_interval(found: Search) -> Interval:

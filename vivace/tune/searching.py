@@ -25,7 +25,8 @@ __all__ = ["Search", "search"]
 _WINDOW_MS = 3000.0  # a timed window of about three seconds …
 _STEPS = (10, 100)  # … within these numbers of steps
 _FIRST_STEPS = 20
-_HOPELESS = 0.9
+_WORTH_MORE = 1.05  # a practice that did not pay is tried again when it is now worth so much more
+_ONLY_ON_TOP = ("compile=max-autotune",)  # minutes of compilation: only where compiled code has paid already
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _SMALLEST_GAIN = 0.01
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
@@ -140,10 +141,13 @@ def _look_again(found: Search, slow: list[str]) -> tuple[list[str], list[str]]:
     if trial.outcome != "ok":
         return [], slow
     now = diagnose(measured(trial))
+    worth = {finding.practice: finding.worth for finding in found.findings}
+    grown = {f.practice for f in now if f.worth > _WORTH_MORE * worth.get(f.practice, 1.0)}
     found.findings = _merged(found.findings, now)
     kept = {split_word(word)[0] for word in found.words}
+    tried = {split_word(word)[0] for word, rejected in found.rejected.items() if rejected.ratio is not None}
     words = candidates(now, measured(trial), found.allowed)
-    quick, slow_now = _split([word for word in words if split_word(word)[0] not in kept])
+    quick, slow_now = _split([w for w in words if split_word(w)[0] not in kept | (tried - grown)])
     return quick, list(dict.fromkeys([*slow_now, *slow]))
 
 
@@ -154,13 +158,10 @@ def _merged(first: tuple[Finding, ...], second: tuple[Finding, ...]) -> tuple[Fi
 
 
 def _other_ways(found: Search, word: str, kept: bool) -> None:
-    """Other arguments of a practice: in its place when it is kept, or when it failed where they may not."""
-    rejected = found.rejected.get(word)
-    hopeless = rejected is not None and rejected.ratio is not None and rejected.ratio < _HOPELESS
-    if not kept and (rejected is None or hopeless):
-        return
+    """Other arguments of a practice, in its place: CUDA graphs help where compiled code launches too slowly."""
     for other in alternatives(found.findings, word):
-        found.attempt(other)
+        if kept or other not in _ONLY_ON_TOP:
+            kept = found.attempt(other) or kept
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

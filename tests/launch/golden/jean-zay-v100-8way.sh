@@ -27,6 +27,8 @@ MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export MASTER_ADDR MASTER_PORT
 export PYTHONUNBUFFERED=1
+# What vivace records inside the job lies beside its logs: `vivace status` reads it there.
+export VIVACE_RUNS=runs/demo-001
 export VIVACE_REQUEUE_BY=script VIVACE_MAX_REQUEUES=10
 
 # One task a rank. The variables are those that torchrun would set; "$@" is the command, word for word.
@@ -35,16 +37,19 @@ srun --kill-on-bad-exit=1 --cpus-per-task=3 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS; exec "$@"' rank \
     python dlojz.py --batch-size 128 || code=$?
 
-# 85: the ranks were told to stop, saved, and ask to go on later (vivace.preemption).
-if [ "$code" -eq 85 ]; then
-    job=$SLURM_JOB_ID
-    if [ -n "$SLURM_ARRAY_JOB_ID" ]; then  # the plain id of an array's last task would requeue the whole array
-        job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-    fi
+job=$SLURM_JOB_ID
+if [ -n "$SLURM_ARRAY_JOB_ID" ]; then  # the plain id of an array's last task would requeue the whole array
+    job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+fi
+
+job_goes_on() {  # a job that someone cancelled is not to start again
+    local state
     state=$(timeout 60 scontrol --oneliner show job "$job" | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p')
-    if [ "$state" != RUNNING ]; then
-        echo "vivace: not requeued, the job is ${state:-unknown to Slurm}" >&2
-    elif [ "${SLURM_RESTART_COUNT:-0}" -ge 10 ]; then
+    [ "$state" = RUNNING ] || { echo "vivace: not requeued, the job is ${state:-unknown to Slurm}" >&2; return 1; }
+}
+
+start_again() {
+    if [ "${SLURM_RESTART_COUNT:-0}" -ge 10 ]; then
         echo "vivace: not requeued again after 10 restarts; the last checkpoint is kept" >&2
     elif timeout 60 scontrol requeue "$job"; then
         echo "vivace: requeued, restart $((${SLURM_RESTART_COUNT:-0} + 1)) of at most 10"
@@ -53,5 +58,15 @@ if [ "$code" -eq 85 ]; then
     else
         echo "vivace: scontrol could not requeue the job; send it again to go on from the checkpoint" >&2
     fi
+}
+
+# 85: the ranks were told to stop, saved, and ask to go on later (vivace.preemption).
+saved=runs/demo-001/$job.saved
+if [ "$code" -eq 85 ]; then
+    date +%FT%T >>"$saved"
+    job_goes_on && start_again
+# 138: SIGUSR1 ended a rank. A command that saved before does listen: this time it had not yet begun to.
+elif [ "$code" -eq 138 ] && [ -e "$saved" ]; then
+    job_goes_on && start_again
 fi
 exit "$code"

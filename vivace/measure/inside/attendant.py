@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,7 @@ class Attendant(threading.Thread):
         self.folder, self.progress, self.sample, self.on_stop = folder, progress, sample, on_stop
         self.done = threading.Event()
         self.leaving = threading.Event()
-        self._path = folder / f"progress-{os.getpid()}.json"
+        self._path = folder / f"progress-{socket.gethostname()}-{os.getpid()}.json"  # nodes share the folder
 
     def run(self) -> None:
         while not self.leaving.is_set() and not self.done.wait(_PERIOD_S):

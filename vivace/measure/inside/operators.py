@@ -19,7 +19,12 @@ _FACTORIES = frozenset({
     "scalar_tensor", "bernoulli", "tril", "triu",
 })  # fmt: skip
 _MATMULS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}  # name → position of the first factor
+_SOFTMAXES = ("_softmax", "_safe_softmax")  # the second is that of torch's own unfused attention
 _SMALLEST_ATTENTION = 32  # a softmax over a square of fewer positions is not worth a fused kernel
+
+
+def _is_attention(name: str) -> bool:
+    return "scaled_dot_product" in name or "flash_attn" in name
 
 
 class OperatorWatch:
@@ -38,8 +43,10 @@ class OperatorWatch:
             self._remember_host_tensor(result)
         elif name == "_to_copy":
             self._see_copy(args[0], result)
-        elif where == "forward" and name == "_softmax":
+        elif where == "forward" and name in _SOFTMAXES:
             self._see_softmax(result)
+        elif where == "forward" and _is_attention(name):  # a kernel without a FLOP formula: the CPU's
+            self.attention[name.strip("_")] += 1
 
     def see_product(self, name: str, args: Any, result: Any, arithmetic: str) -> None:
         """An operator with a FLOP formula, in the forward."""
@@ -51,7 +58,7 @@ class OperatorWatch:
             pixels = result.shape[0] * result[0, 0].numel()
             depth = weight[0].numel()
             self.layers[("convolution", pixels, weight.shape[0] // groups, depth, arithmetic, groups)] += 1
-        elif "scaled_dot_product" in name or "flash_attn" in name:
+        elif _is_attention(name):
             self.attention[name.strip("_")] += 1
 
     def _remember_host_tensor(self, result: Any) -> None:

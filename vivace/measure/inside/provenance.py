@@ -34,6 +34,7 @@ def describe_process() -> dict[str, Any]:
         "script": os.path.abspath(main) if main else None,
         "code_sha256": _code_hash(main),
         "threads": torch.get_num_threads(),
+        "cores": _cores(),
         "flags": _flags(),
     }
 
@@ -46,7 +47,24 @@ def _flags() -> dict[str, Any]:
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "anomaly_detection": torch.is_anomaly_enabled(),
         "compiled": something_was_compiled(),
+        "flash_sdp": torch.backends.cuda.flash_sdp_enabled(),
+        "mem_efficient_sdp": torch.backends.cuda.mem_efficient_sdp_enabled(),
+        "cudnn_sdp": torch.backends.cuda.cudnn_sdp_enabled(),
+        "onednn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
     }
+
+
+def _cores() -> str | None:
+    """The logical cores that this process may run on, as ``0-3,8``."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    spans: list[list[int]] = []
+    for core in sorted(os.sched_getaffinity(0)):
+        if spans and core == spans[-1][1] + 1:
+            spans[-1][1] = core
+        else:
+            spans.append([core, core])
+    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in spans)
 
 
 def describe_devices(indices: list[int]) -> list[dict[str, Any]]:

@@ -35,9 +35,11 @@ def describe_structure(session: Session) -> dict[str, Any]:
         ("parameter_dtypes", lambda: _dtypes(roots)),
         ("conv_weights_channels_last", lambda: _weights_channels_last(roots)),
         ("biases_before_norm", lambda: [name for root in roots for name in _biases_before_norm(root)][:50]),
+        ("recurrent", lambda: _recurrent(roots)),
         ("repeated_blocks", lambda: {k: n for root in roots for k, n in repeated_blocks(root).items()}),
         ("optimizers", lambda: [_optimizer(o, session) for o in session.cycles.seen()]),
         ("wrappers", lambda: [_wrapper(w, session) for w in session.creations.wrappers]),
+        ("attention_setting", lambda: _attention_setting(roots)),
         ("debugging", lambda: _debugging(session)),
         ("allocator", _allocator),
         ("threads", torch.get_num_threads),
@@ -82,6 +84,11 @@ def _kinds(roots: Iterable[nn.Module]) -> dict[str, int]:
         elif isinstance(module, nn.MultiheadAttention):
             kinds["attention"] += 1
     return dict(kinds)
+
+
+def _recurrent(roots: Iterable[nn.Module]) -> list[dict[str, Any]]:
+    layers = [module for module in _modules(roots) if isinstance(module, nn.RNNBase)]
+    return [{"name": type(layer).__name__, "inputs": layer.input_size, "hidden": layer.hidden_size} for layer in layers]
 
 
 def _dtypes(roots: Iterable[nn.Module]) -> dict[str, int]:
@@ -134,6 +141,7 @@ def _optimizer(optimizer: Any, session: Session) -> dict[str, Any]:
         "fused": group.get("fused"),
         "foreach": group.get("foreach"),
         "has_fused": "fused" in optimizer.defaults,
+        "has_foreach": "foreach" in optimizer.defaults,
         "tensors": len(tensors),
         "device": tensors[0].device.type if tensors else None,
         "where": session.creations.place(optimizer),
@@ -151,6 +159,16 @@ def _wrapper(wrapper: nn.Module, session: Session) -> dict[str, Any]:
         with contextlib.suppress(Exception):
             options["unused_parameters"] = sum(p.grad is None for p in wrapper.parameters() if p.requires_grad)
     return {"name": type(wrapper).__name__, "options": options, "where": session.creations.place(wrapper)}
+
+
+def _attention_setting(roots: Iterable[nn.Module]) -> str | None:
+    """What a transformers model was told to use: ``eager``, ``sdpa``, ``flash_attention_2``, …"""
+    for root in roots:
+        config = getattr(getattr(root, "module", root), "config", None)
+        setting = getattr(config, "_attn_implementation", None)
+        if isinstance(setting, str):
+            return setting
+    return None
 
 
 def _debugging(session: Session) -> list[str]:

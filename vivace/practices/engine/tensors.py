@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
-__all__ = ["map_tensors"]
+__all__ = ["map_tensors", "tensors_to_optimize"]
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -25,6 +25,15 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _map_dataclass(value, function)
     return value
+
+
+def tensors_to_optimize(params: Any) -> Iterator[torch.Tensor]:
+    """What an optimizer's first argument holds: a tensor, tensors, (name, tensor) pairs, or groups of them."""
+    for item in params if not isinstance(params, torch.Tensor) else [params]:
+        if isinstance(item, dict):
+            yield from tensors_to_optimize(item["params"])
+        else:
+            yield item[1] if isinstance(item, tuple) else item
 
 
 def _map_mapping(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:

@@ -1,0 +1,119 @@
+"""``vivace status`` and ``logs`` of real jobs: throughput read back, planned and got, lost folders, forgotten jobs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from launch.conftest import Bench
+from launch.test_compared import PLAN_WORDS
+
+# What the course's script prints about 40 ms of loading and 210 ms of training a step.
+COURSE_LINES = """global batch size: {batch} - mini batch size: 256
+>>> Training performance time: min 0.2 avg 0.21 seconds (+/- 0.01)
+>>> Loading performance time: min 0.03 avg 0.04 seconds (+/- 0.01)
+"""
+
+
+# Runs until the test lets it go: no test here depends on how fast this machine is.
+WAITS = ("bash", "-c", "echo up; while [ ! -e go ]; do sleep 0.1; done")
+
+
+def status(bench: Bench, job: str) -> dict:
+    done = bench.vivace("status", job, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def lines(bench: Bench, job: str) -> dict[str, str]:
+    text = bench.vivace("status", job).stdout
+    return {line[:10].strip(): line[10:].strip() for line in text.splitlines() if line.strip()}
+
+
+def test_planned_against_achieved_by_the_lines_of_the_courses_script(bench: Bench):
+    assert bench.vivace(*PLAN_WORDS).returncode == 0
+    plan = json.loads((bench.folder / "p.json").read_text())
+    says = [sys.executable, "-c", f"print({COURSE_LINES.format(batch=plan['global_batch'])!r})"]
+    record = bench.submit("--plan", "p.json", "--name", "planned", "--gpus-per-task", "4", command=says)
+    other = bench.submit("--plan", "p.json", "--name", "smaller", "--gpus", "1", command=says)
+    assert bench.end(record) == "COMPLETED"
+    found = status(bench, "planned")
+    assert found["samples_per_s"] == plan["global_batch"] / 0.25
+    assert found["step_ms"] == 250.0
+    rows = {row["what"]: row for row in found["planned"]}
+    assert sorted(rows) == ["step", "throughput", "time"]
+    assert rows["step"]["planned"] == plan["step_ms"]["estimate"]
+    assert rows["time"]["sentence"].endswith("below the range")  # it only printed
+    shown = lines(bench, "planned")
+    assert shown["step"].startswith(f"planned {plan['step_ms']['estimate']:.3g} ms")
+    assert shown["step"].endswith("got 250 ms")
+    assert shown["energy"] == "not measured; Slurm's accounting has none"
+    bench.end(other)
+    assert status(bench, "smaller")["planned"] == []
+    assert lines(bench, "smaller")["plan"] == "planned for 4 GPUs, and sent to 1: not compared"
+
+
+def test_what_is_not_measured_is_said(bench: Bench):
+    record = bench.submit("--name", "mute", "--with", "bf16", command=["true"])
+    bench.end(record)
+    shown = lines(bench, "mute")
+    assert shown["throughput"].startswith("not measured")
+    assert shown["energy"].startswith("not measured")
+    assert shown["with"] == "bf16"
+
+
+def test_a_folder_removed_before_the_start_keeps_the_job_from_starting_and_that_is_said(bench: Bench):
+    first = bench.submit("--name", "first", command=WAITS)
+    record = bench.submit("--name", "gone", "--after", first["job_id"], command=["echo", "hello"])
+    kept = bench.submit("--name", "made again", "--after", first["job_id"], command=["echo", "hello"])
+    for each in (record, kept):
+        shutil.rmtree(each["folder"])
+    waiting = bench.vivace("logs", kept["job_id"])
+    assert waiting.returncode == 2
+    assert f"the folder of its logs is gone: {kept['folder']}; the job is pending" in waiting.stderr
+    assert "mkdir -p" in waiting.stderr
+    assert status(bench, "gone")["job_id"] == record["job_id"]  # by name, though its record is lost: the queue knows it
+    Path(kept["folder"]).mkdir()
+    (bench.folder / "go").touch()
+    assert bench.end(record) == "FAILED"
+    assert bench.end(kept) == "COMPLETED"
+    assert bench.out(kept) == "hello\n"
+    found = status(bench, record["job_id"])
+    assert found["because"].startswith(f"it could not start: Slurm could not write its log files in {record['folder']}")
+    assert found["logs_gone"] is True
+    for options in ([], ["--err"], ["-f"]):
+        done = bench.vivace("logs", record["job_id"], *options)
+        assert done.returncode == 2
+        assert "is gone" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_folder_removed_while_the_job_runs_costs_the_output_and_not_the_job(bench: Bench):
+    record = bench.submit("--name", "lost", command=WAITS)
+    bench.cluster.wait("output", lambda: bench.out(record) == "up\n")
+    shutil.rmtree(record["folder"])
+    done = bench.vivace("logs", record["job_id"], "-f")  # must not wait for a file that will not come
+    assert "the job is running, and what it prints is lost" in done.stderr
+    assert "is gone" in lines(bench, record["job_id"])["logs"]
+    (bench.folder / "go").touch()
+    assert bench.end(record) == "COMPLETED"
+
+
+def test_a_job_that_slurm_has_forgotten_is_still_known_by_its_record(bench: Bench):
+    record = bench.submit("--name", "old", command=["echo", "hello"])
+    bench.end(record)
+    file = Path(record["folder"]) / "run.json"
+    file.write_text(file.read_text().replace(f'"{record["job_id"]}"', '"99999999"'))
+    found = status(bench, "old")
+    assert (found["state"], found["because"]) == ("unknown", "its end is not known (Slurm no longer knows the job)")
+
+
+def test_a_script_that_does_not_listen_is_told_why_it_ended(bench: Bench):
+    says = "import time; print('up', flush=True); time.sleep(60)"
+    record = bench.submit("--name", "deaf", command=[sys.executable, "-c", says])
+    bench.cluster.wait("output", lambda: bench.out(record) == "up\n")
+    bench.cluster.run("scancel", "--signal=USR1", record["job_id"])
+    assert bench.end(record) == "FAILED"
+    assert "nothing listened, nothing was saved" in status(bench, "deaf")["because"]

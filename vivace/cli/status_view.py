@@ -1,0 +1,112 @@
+"""The answer of ``vivace status`` as a person reads it. Knows the table that ``cli.status`` made, nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from vivace.launch.words import slurm_time
+
+__all__ = ["status_view"]
+
+Rows = list[tuple[str, str]]
+
+
+def status_view(table: dict[str, Any]) -> Table:
+    view = Table(box=None, show_header=False, pad_edge=False)
+    for label, text in [*_end(table), *_figures(table), *_plan(table), *_logs(table)]:
+        view.add_row(Text(label, style="bold"), Text(text))
+    return view
+
+
+def _end(table: dict[str, Any]) -> Rows:
+    rows = [("job", f"{table['job_id']} {table['name']}"), ("state", f"{table['state']}: {table['because']}")]
+    if table["last_error"]:
+        rows.append(("error", table["last_error"]))
+    if table["exit_code"] is not None:
+        rows.append(("exit code", f"{table['exit_code']}" + (f", signal {table['signal']}" if table["signal"] else "")))
+    if table["practices"]:
+        rows.append(("with", ", ".join(table["practices"])))
+    if table["ran_s"] is not None:
+        asked = f" of {slurm_time(table['limit_s'])} asked" if table["limit_s"] else ""
+        rows.append(("ran", f"{slurm_time(table['ran_s'])}{asked}{_other_starts(table)}"))
+    elif table["restarts"]:
+        rows.append(("restarts", str(table["restarts"])))
+    if table["crashes"]:
+        rows.append(("crashes", f"{table['crashes']} (--retry-crash)"))
+    return rows
+
+
+def _other_starts(table: dict[str, Any]) -> str:
+    if not table["restarts"]:
+        return ""
+    every = table["all_starts_ran_s"]
+    total = (
+        f"all together {slurm_time(every)}" if every is not None else "the earlier ones are not known without accounts"
+    )
+    return f", since restart {table['restarts']}; {total}"
+
+
+def _figures(table: dict[str, Any]) -> Rows:
+    if table["state"] == "queued":
+        return []
+    rows = [("throughput", _throughput(table))]
+    if table["mfu_pct"] is not None:
+        rows.append(("MFU", f"{table['mfu_pct']:.1f} %"))
+    rows.append(("energy", _energy(table)))
+    if proof := table["proof"]:
+        names = ", ".join(proof["practices"]) or "no practice"
+        rows.append(
+            (
+                "proof",
+                f"{proof['speedup']:.2f}× ({proof['low']:.2f} to {proof['high']:.2f}) with {names}: {proof['file']}",
+            )
+        )
+    return rows
+
+
+def _throughput(table: dict[str, Any]) -> str:
+    if table["samples_per_s"] is None and table["step_ms"] is None:
+        return "not measured: neither a `vivace measure` in the job, nor lines that vivace can read in its log"
+    parts = []
+    if table["samples_per_s"] is not None:
+        parts.append(f"{table['samples_per_s']:,.1f} samples/s")
+    if table["tokens_per_s"] is not None:
+        parts.append(f"{table['tokens_per_s']:,.0f} tokens/s")
+    if table["step_ms"] is not None:
+        parts.append(f"{table['step_ms']:.2f} ms a step")
+    return f"{', '.join(parts)} ({table['figures_from']})"
+
+
+def _energy(table: dict[str, Any]) -> str:
+    parts = []
+    if table["joules_per_sample"] is not None:
+        parts.append(f"{table['joules_per_sample']:.3g} J a sample ({table['energy_how']})")
+    if table["energy_j"] is not None:
+        start = ", since its last start" if table["restarts"] else ""
+        parts.append(f"{table['energy_j'] / 3.6e6:.3f} kWh (Slurm's meter{start})")
+    if parts:
+        return "; ".join(parts)
+    return f"{table['energy_how'] or 'not measured'}; Slurm's accounting has none"
+
+
+def _plan(table: dict[str, Any]) -> Rows:
+    if table["not_compared"]:
+        return [("plan", table["not_compared"])]
+    return [(row["what"], row["sentence"]) for row in table["planned"]]
+
+
+def _logs(table: dict[str, Any]) -> Rows:
+    if not table["stdout"]:
+        return []
+    if table["logs_gone"]:
+        return [
+            (
+                "logs",
+                f"{Path(table['stdout']).parent} is gone: what the job printed is lost, and it cannot start without",
+            )
+        ]
+    return [("logs", table["stdout"])]

@@ -1,0 +1,115 @@
+"""Fused attention: the square of scores never goes to memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import on_gpu, role_ms, step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_SMALLEST_SHARE = 0.05
+_KERNELS = ("flash", "mem_efficient", "cudnn")
+
+
+class Attention(Change):
+    """Switches fused kernels on again where the script switched them off, and a transformers model from eager to sdpa.
+
+    Attention that a model writes out itself cannot be reached from outside.
+    """
+
+    def model(self, root: torch.nn.Module) -> None:
+        switched = [*_switch_transformers(root), *_switch_kernels()]
+        if not switched:
+            raise NotApplicable("no fused attention is switched off; attention by hand is changed by hand")
+        self.applied(f"attention: {', '.join(switched)}")
+
+
+def _switch_transformers(root: Any) -> list[str]:
+    config = getattr(root, "config", None)
+    if getattr(config, "_attn_implementation", None) != "eager" or not hasattr(root, "set_attn_implementation"):
+        return []
+    if getattr(config, "output_attentions", False):
+        raise NotApplicable("the script wants the attention weights, which fused kernels do not give")
+    root.set_attn_implementation("sdpa")
+    return ["sdpa instead of eager"]
+
+
+def _switch_kernels() -> list[str]:
+    backends = torch.backends.cuda
+    off = [name for name in _KERNELS if not getattr(backends, f"{name}_sdp_enabled")()]
+    for name in off:
+        getattr(backends, f"enable_{name}_sdp")(True)
+    return [f"{name} kernels on" for name in off]
+
+
+def find(m: Measurement) -> Found | None:
+    structure = m.structure
+    if not structure.softmax_squares or structure.attention:
+        return None
+    # On a CPU operators that have no role of their own are "other".
+    softmax, elementwise = role_ms(m, "softmax"), role_ms(m, "elementwise" if on_gpu(m) else "other")
+    saved = softmax + elementwise
+    if saved < _SMALLEST_SHARE * step_ms(m) or softmax < 0.01 * step_ms(m):
+        return None
+    off = _switched_off(m)
+    return Found(
+        exposed_ms=saved,
+        evidence={
+            "softmax_over_squares": structure.softmax_squares,
+            "fused_attention_calls": 0,
+            "softmax_ms": round(softmax, 3),
+            "elementwise_ms": round(elementwise, 3),
+            "switched_off": ", ".join(off) or None,
+        },
+        says=(
+            f"{structure.softmax_squares} softmaxes a forward work on whole squares of attention scores; with their "
+            f"scaling, masks and dropout they take at most {saved:.1f} ms of a step"
+        ),
+        by_hand=_lines(m, off),
+        why_not=None
+        if off or structure.attention_setting == "eager"
+        else "attention is written out in the model: only its author can change it",
+    )
+
+
+def _switched_off(m: Measurement) -> list[str]:
+    """Without flash and memory-efficient kernels torch itself writes the scores out."""
+    off = [name for name in _KERNELS if m.origin.flags.get(f"{name}_sdp") is False]
+    return off if "flash" in off and ("mem_efficient" in off or not on_gpu(m)) else []
+
+
+def _lines(m: Measurement, off: list[str]) -> str | None:
+    if off:
+        return "\n".join(f"torch.backends.cuda.enable_{name}_sdp(True)   # the script says False" for name in off)
+    if m.structure.attention_setting == "eager":
+        return 'model = AutoModel….from_pretrained(…, attn_implementation="sdpa")   # not "eager"'
+    if m.structure.modules.get("attention"):
+        return "output, _ = self.attention(x, x, x, need_weights=False)   # with weights, nn.MultiheadAttention is slow"
+    return None
+
+
+PRACTICE = Practice(
+    name="attention",
+    title="fused attention",
+    family="kernels",
+    risk="rounding",
+    source="Dao et al. 2022, FlashAttention. PyTorch: scaled_dot_product_attention and its backends.",
+    why=(
+        "Attention by hand writes a square of scores per head to memory and reads it back for the scaling, the mask, "
+        "the softmax and the dropout. A fused kernel keeps it on the chip: less time, and memory that grows with the "
+        "length, not with its square. Flash kernels want 16-bit types; use it together with bf16."
+    ),
+    by_hand=(
+        "y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p)\n"
+        "# instead of softmax(q @ k.transpose(-2, -1) / sqrt(d) + mask) @ v"
+    ),
+    find=find,
+    change=Attention,
+    order=30,
+)

@@ -1,0 +1,75 @@
+"""foreach optimizers: one kernel updates many tensors. For optimizers that have no fused form, or were told not to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import on_gpu, phase_ms, step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+
+_SMALLEST_SHARE = 0.03
+_FEWEST_TENSORS = 8  # a handful of kernels costs nothing
+
+
+class ForeachOptimizer(Change):
+    """Also where the script says ``foreach=False``: whoever asks for this practice knows better now."""
+
+    def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
+        if "foreach" not in arguments:
+            raise NotApplicable(f"{kind.__name__} has no foreach implementation")
+        if arguments["foreach"] or arguments.get("fused"):
+            raise NotApplicable(f"{kind.__name__} already updates many tensors at once")
+        if arguments.get("differentiable"):
+            raise NotApplicable(f"{kind.__name__}(differentiable=True) updates one tensor after the other")
+        arguments["foreach"] = True
+        if arguments.get("fused") is False:
+            arguments["fused"] = None
+        self.applied(f"{kind.__name__}(foreach=True)")
+
+
+def find(m: Measurement) -> Found | None:
+    """On GPUs torch takes foreach by itself unless told otherwise; on CPUs it saves nothing."""
+    slow = [o for o in m.structure.optimizers if not o.fused and _one_by_one(o) and o.tensors >= _FEWEST_TENSORS]
+    spent = phase_ms(m, "optimizer")
+    if not on_gpu(m) or not slow or spent < _SMALLEST_SHARE * step_ms(m):
+        return None
+    worst = max(slow, key=lambda o: o.tensors)
+    return Found(
+        exposed_ms=spent,
+        evidence={"optimizer_ms": round(spent, 3), "optimizer": worst.name, "tensors": worst.tensors},
+        says=f"{worst.name} takes {spent:.1f} ms a step: it updates {worst.tensors} tensors one after the other",
+        where=(worst.where.file, worst.where.line) if worst.where else None,
+        by_hand=f"torch.optim.{worst.name}(…)   # without foreach=False" if worst.has_foreach else None,
+        why_not=None if worst.has_foreach else f"{worst.name} has no foreach implementation",
+    )
+
+
+def _one_by_one(optimizer: Any) -> bool:
+    return optimizer.foreach is False if optimizer.has_foreach else not optimizer.has_fused
+
+
+PRACTICE = Practice(
+    name="foreach_optimizer",
+    title="optimizer that updates many tensors at once",
+    family="kernels",
+    risk="rounding",
+    source="PyTorch optimizers: the foreach (multi-tensor) implementations.",
+    why=(
+        "An update in a Python loop launches several small kernels per tensor; a network has hundreds of tensors. The "
+        "foreach form launches one kernel for many of them. torch's optimizers take it by default on a GPU; scripts "
+        "switch it off to save memory (it holds temporary copies), and optimizers from elsewhere often lack it. "
+        "A fused optimizer is faster still, where there is one."
+    ),
+    by_hand=(
+        "optimizer = torch.optim.RMSprop(model.parameters(), lr=…, foreach=True)\n"
+        "# in an optimizer of your own: torch._foreach_mul_(momentums, 0.9); torch._foreach_add_(momentums, gradients)"
+    ),
+    find=find,
+    change=ForeachOptimizer,
+    excludes=("fused_optimizer",),
+    order=20,
+)
