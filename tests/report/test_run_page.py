@@ -10,7 +10,7 @@ import pytest
 from report.made import EVIL, made_finding, made_measurement, made_proof, made_trial
 
 from vivace.records.finding import Findings, Risk
-from vivace.records.proof import Gain, Interval, Payback, Side
+from vivace.records.proof import Gain, Harm, Interval, Payback, Side
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
 from vivace.report.run_folder import RunFolder
 from vivace.report.run_page import run_page
@@ -108,6 +108,14 @@ def test_a_bare_proof_leaves_out_what_it_cannot_say():
     text = run_page(RunFolder(FOLDER, proof=empty))
     assert sections_of(text) == ["headline", "method"]
     assert "Nothing tried beats the noise" in text
+
+
+def test_a_gain_that_harms_is_not_called_noise():
+    harm = Harm(verdict="outside the band", says="a loss became NaN")
+    text = run_page(RunFolder(FOLDER, proof=made_proof(practices=(), harm=harm)))
+    assert "<h1>Faster, but the losses changed</h1>" in text
+    assert "what was faster moved the losses out of the band" in text
+    assert "noise" not in text
 
 
 def test_an_ablation_that_was_not_run_is_told():
