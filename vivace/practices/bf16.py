@@ -92,6 +92,7 @@ def find(m: Measurement) -> Found | None:
             "memory_bound_ms": round(role_ms(m, *MEMORY_BOUND), 3),
         },
         says=f"{share:.0%} of the arithmetic runs in 32-bit formats; bf16 saves at most {saved:.1f} ms of a step",
+        by_hand=None if on_gpu(m) else PRACTICE.by_hand.replace('"cuda"', '"cpu"'),
     )
 
 

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from vivace.practices.engine.registry import all_practices, get_practice, split_word
 from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Measurement
+from vivace.tune.diagnosis import SMALLEST_WORTH
 
 __all__ = ["candidates", "combined", "is_allowed", "proposals", "risk_of", "without"]
 
 
 def candidates(findings: Sequence[Finding], measurement: Measurement, allowed: Sequence[Risk]) -> list[str]:
     """Words to try one after the other: the most valuable first, what compiles last."""
-    words = [f.setting or f.practice for f in findings if f.applies and f.risk in allowed]
+    paying = [f for f in findings if f.worth >= SMALLEST_WORTH]  # not what only makes room
+    words = [f.setting or f.practice for f in paying if f.applies and f.risk in allowed]
     for practice in all_practices():
         if practice.worth_trying is not None and Risk(practice.risk) in allowed:
             words += practice.worth_trying(measurement)

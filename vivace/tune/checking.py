@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from vivace.measure.command import Progress, Sink
 from vivace.measure.folder import name_of_command, new_run_folder
@@ -12,7 +13,7 @@ from vivace.practices.engine.pricing import step_ms
 from vivace.records.finding import Finding, Findings
 from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
-from vivace.tune.diagnosis import diagnose, together, worth_of
+from vivace.tune.diagnosis import SMALLEST_WORTH, diagnose, together, worth_of
 from vivace.tune.probing import Cause, probe
 from vivace.tune.trials import Settings, run_trial
 
@@ -56,11 +57,17 @@ def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str) -> Fi
     return Findings(
         measurement=path,
         findings=found,
-        verdict="improvable" if found else ("tuned" if record.status == "complete" else "unknown"),
+        verdict=_verdict(found, record),
         worth=together(found, step_ms(record)) if found else 1.0,
         cause=causes[0].name if causes else None,
         notes=tuple(cause.says for cause in causes),
     )
+
+
+def _verdict(found: tuple[Finding, ...], record: Measurement) -> Literal["tuned", "improvable", "unknown"]:
+    if any(finding.worth >= SMALLEST_WORTH for finding in found):
+        return "improvable"
+    return "tuned" if record.status == "complete" else "unknown"
 
 
 def _with_cause(finding: Finding, causes: tuple[Cause, ...], record: Measurement) -> Finding:

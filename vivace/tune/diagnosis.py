@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.registry import all_practices
+from vivace.practices.engine.registry import all_practices, get_practice
 from vivace.records.finding import Finding, Place, Risk
 from vivace.records.measurement import Measurement
 
-__all__ = ["SMALLEST_WORTH", "diagnose", "together", "worth_of"]
+__all__ = ["SMALLEST_WORTH", "diagnose", "makes_room", "together", "worth_of"]
 
 SMALLEST_WORTH = 1.02  # less is noise on most machines
 _LARGEST_SHARE = 0.98
@@ -33,7 +33,13 @@ def diagnose(measurement: Measurement) -> tuple[Finding, ...]:
         for practice in all_practices()
         if (found := practice.find(measurement)) is not None
     ]
-    return tuple(sorted((f for f in findings if f.worth >= SMALLEST_WORTH), key=lambda f: -f.worth))
+    kept = [f for f in findings if f.worth >= SMALLEST_WORTH or makes_room(f)]
+    return tuple(sorted(kept, key=lambda f: -f.worth))
+
+
+def makes_room(finding: Finding) -> bool:
+    """Found because memory is the limit: worth nothing by itself, and perhaps a larger batch."""
+    return get_practice(finding.practice).family == "memory"
 
 
 def worth_of(exposed_ms: float, step_ms: float) -> float:

@@ -19,7 +19,7 @@ from vivace.records.proof import Gain, Harm, Interval, Payback, Proof, Rejected,
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import proposals, risk_of, without
-from vivace.tune.comparison import compare
+from vivace.tune.comparison import compare, ratio_of
 from vivace.tune.harm import judge
 from vivace.tune.searching import Search, measured
 
@@ -42,14 +42,44 @@ class _Verdict:
 
 def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     notes: list[str] = []
-    verdict = _paired(bench, found, found.words, rounds, "round")
+    lasts = _leave_one_out(bench, found, found.words, keep_s=rounds * (found.again.seconds + found.best.seconds))
+    words = _without_dead_weight(bench, found, lasts)
+    verdict = _paired(bench, found, words, rounds, "round")
     if verdict.words and verdict.harm is not None and verdict.harm.verdict == "outside the band":
         verdict = _without_what_harms(bench, found, verdict, rounds, notes)
     if verdict.words and verdict.speedup.low <= 1.0:
         notes.append("the gain does not stand out from the noise: nothing is recommended")
         verdict = _dropped(found, verdict, "the paired runs do not stand out from the noise")
-    gains = _ablation(bench, found, verdict, notes)
+    gains = _ablation(bench, found, verdict, lasts if verdict.words == found.words else {}, notes)
     return _proof(bench, found, verdict, gains, notes)
+
+
+def _leave_one_out(bench: Bench, found: Search, words: tuple[str, ...], keep_s: float) -> dict[str, Trial]:
+    """The set without each of its practices, as far as the time goes that the paired runs leave."""
+    trials: dict[str, Trial] = {}
+    for word in words if len(words) > 1 else ():
+        if not bench.has_time_for(keep_s + found.again.seconds):
+            break
+        trial = bench.run(f"without-{word}", without(words, word), limit_s=_limit_s(found))
+        if trial.outcome == "ok":
+            trials[word] = trial
+    return trials
+
+
+def _without_dead_weight(bench: Bench, found: Search, lasts: dict[str, Trial]) -> tuple[str, ...]:
+    """A practice that paid when it was added may not any more, with what came after it."""
+    words = found.words
+    for word, trial in lasts.items():
+        ratio = ratio_of(measured(trial), measured(found.best))
+        if ratio <= 1.0 and len(words) > 1:
+            words = without(words, word)
+            found.rejected[word] = Rejected(practice=word, why="beside the others it brings nothing", ratio=ratio)
+            bench.say(f"  [dim]–[/] {word:32} [dim]{ratio:.2f}× beside the others: left out[/]")
+    return words
+
+
+def _limit_s(found: Search) -> float:
+    return 15 + 3 * max(found.again.seconds, found.best.seconds)
 
 
 def _paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, label: str) -> _Verdict:
@@ -128,19 +158,22 @@ def _noise_interval(found: Search) -> Interval:
     return Interval(median=1.0, low=low, high=high)
 
 
-def _ablation(bench: Bench, found: Search, verdict: _Verdict, notes: list[str]) -> tuple[Gain, ...]:
+def _ablation(
+    bench: Bench, found: Search, verdict: _Verdict, lasts: dict[str, Trial], notes: list[str]
+) -> tuple[Gain, ...]:
     """What each practice brings as the last one added, and alone; as far as the budget goes."""
     last: dict[str, Interval] = {}
     alone: dict[str, Interval] = {}
     if len(verdict.words) == 1:
         last = alone = {verdict.words[0]: verdict.speedup}
     else:
+        if not lasts:
+            lasts = _leave_one_out(bench, found, verdict.words, keep_s=0.0)
+        for word, trial in lasts.items():
+            last[word] = compare([(measured(trial), after) for _, after in verdict.pairs])
         for word in verdict.words:
-            if interval := _against(bench, found, f"without-{word}", without(verdict.words, word), verdict, "after"):
-                last[word] = interval
-        for word in verdict.words:
-            if interval := _against(bench, found, f"alone-{word}", (word,), verdict, "before"):
-                alone[word] = interval
+            if trial_alone := _alone(bench, found, word):
+                alone[word] = compare([(before, measured(trial_alone)) for before, _ in verdict.pairs])
         if len(last) + len(alone) < 2 * len(verdict.words):
             notes.append("the time budget ended the ablation: some figures are missing")
     return tuple(
@@ -156,17 +189,11 @@ def _ablation(bench: Bench, found: Search, verdict: _Verdict, notes: list[str]) 
     )
 
 
-def _against(
-    bench: Bench, found: Search, label: str, words: Sequence[str], verdict: _Verdict, side: str
-) -> Interval | None:
-    if not bench.has_time_for(max(found.again.seconds, found.best.seconds)):
+def _alone(bench: Bench, found: Search, word: str) -> Trial | None:
+    if not bench.has_time_for(found.again.seconds):
         return None
-    trial = bench.run(label, words, limit_s=15 + 3 * max(found.again.seconds, found.best.seconds))
-    if trial.outcome != "ok":
-        return None
-    if side == "after":
-        return compare([(measured(trial), after) for _, after in verdict.pairs])
-    return compare([(before, measured(trial)) for before, _ in verdict.pairs])
+    trial = bench.run(f"alone-{word}", (word,), limit_s=_limit_s(found))
+    return trial if trial.outcome == "ok" else None
 
 
 def _by_hand(found: Search, word: str) -> str:
