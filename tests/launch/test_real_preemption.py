@@ -36,9 +36,12 @@ for step in range(done, {steps}):
 
 
 def losses(text: str) -> dict[tuple[int, int], str]:
-    """Loss (in hexadecimal, so exact) by step and rank; a step that was trained twice must give the same."""
+    """Loss (in hexadecimal, so exact) by step and rank; a step that was trained twice must give the same.
+
+    Two ranks that print at once may share a line.
+    """
     found: dict[tuple[int, int], str] = {}
-    for step, rank, loss in re.findall(r"step (\d+) rank (\d+) loss (\S+)", text):
+    for step, rank, loss in re.findall(r"step (\d+) rank (\d+) loss ([-+.0-9a-fxp]+)", text):
         assert found.setdefault((int(step), int(rank)), loss) == loss, f"step {step} gave two losses"
     return found
 

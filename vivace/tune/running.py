@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -112,14 +111,22 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
 def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dict[str, str]], None]) -> int:
     told = False
     with _signals_passed_on(process):
-        while process.poll() is None:
-            time.sleep(_POLL_S)
+        while not _has_ended(process):
             if not told and (state := read_told(folder)):
                 told = True
                 on_told(state)
     if not told:
         on_told(read_told(folder))
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Waits a little, and no longer than the process runs: ranks that end together should be seen to."""
+    try:
+        process.wait(_POLL_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -136,7 +143,8 @@ def _signals_passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
     finally:
         for number, handler in previous.items():
-            signal.signal(number, handler)
+            # srun signals the slower ranks once one has ended. The training has ended too: its exit code must get out.
+            signal.signal(number, signal.SIG_IGN if handler is signal.SIG_DFL else handler)
 
 
 def _now() -> str:
