@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -31,3 +33,10 @@ def test_an_unknown_command_is_an_error_without_a_traceback(vivace: Callable):
     done = vivace("measur")
     assert done.code == 2
     assert "Traceback" not in done.err
+
+
+def test_the_command_starts_without_torch():
+    """Half of the commands never need it, and importing it takes longer than all that they do."""
+    code = "import sys, vivace.cli.app; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from vivace.measure.command import Progress, Sink
 from vivace.measure.measuring import Measured, Request, measure
-from vivace.practices.engine.probes import PROBES
-from vivace.practices.engine.registry import get_practice, split_word
+from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.records.base import RecordError
 from vivace.records.privacy import safe_command, safe_text
 from vivace.records.trial import Outcome, Trial
@@ -46,7 +45,7 @@ def environment_of(words: Sequence[str]) -> dict[str, str]:
     """The variables that practices want the command to start with."""
     environment: dict[str, str] = {}
     for word in words:
-        if word in PROBES:
+        if is_probe(word):
             continue
         name, argument = split_word(word)
         change = get_practice(name).change

@@ -12,7 +12,7 @@ import vivace.practices
 from vivace.errors import UserError
 from vivace.practices.engine.practice import Practice
 
-__all__ = ["all_practices", "get_practice", "parse_words", "split_word"]
+__all__ = ["all_practices", "get_practice", "is_probe", "parse_words", "split_word"]
 
 
 @cache
@@ -36,6 +36,11 @@ def get_practice(name: str) -> Practice:
     practice = importlib.import_module(f"vivace.practices.{name}").PRACTICE
     assert isinstance(practice, Practice)
     return practice
+
+
+def is_probe(word: str) -> bool:
+    """A differential run (``engine/probes.py``), told by its name: asking must not import torch."""
+    return word.startswith("probe:")
 
 
 def split_word(word: str) -> tuple[str, str | None]:
