@@ -50,6 +50,8 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     if verdict.words and verdict.speedup.low <= 1.0:
         notes.append("the gain does not stand out from the noise: nothing is recommended")
         verdict = _dropped(found, verdict, "the paired runs do not stand out from the noise")
+    if verdict.words == found.words:
+        verdict = _without_what_slows(bench, found, verdict, lasts, rounds)
     gains = _ablation(bench, found, verdict, lasts if verdict.words == found.words else {}, notes)
     return _proof(bench, found, verdict, gains, notes)
 
@@ -76,6 +78,26 @@ def _without_dead_weight(bench: Bench, found: Search, lasts: dict[str, Trial]) -
             found.rejected[word] = Rejected(practice=word, why="beside the others it brings nothing", ratio=ratio)
             bench.say(f"  [dim]–[/] {word:32} [dim]{ratio:.2f}× beside the others: left out[/]")
     return words
+
+
+def _without_what_slows(
+    bench: Bench, found: Search, verdict: _Verdict, lasts: dict[str, Trial], rounds: int
+) -> _Verdict:
+    """One run may mislead; against all paired runs, a set that is surely faster without a practice loses it."""
+    against = {w: compare([(measured(t), after) for _, after in verdict.pairs]) for w, t in lasts.items()}
+    slowing = [word for word, last in against.items() if last.high < 1]
+    left = tuple(word for word in verdict.words if word not in slowing)
+    if not slowing or not left or not bench.has_time_for(found.again.seconds + found.best.seconds):
+        return verdict
+    second = _paired(bench, found, left, rounds, "without-slow")
+    if second.harm is None or second.harm.verdict == "outside the band":
+        return verdict
+    if second.speedup.median <= verdict.speedup.median:
+        return verdict
+    for word in slowing:
+        why = "the paired runs are faster without it"
+        found.rejected[word] = Rejected(practice=word, why=why, ratio=against[word].median)
+    return second
 
 
 def _limit_s(found: Search) -> float:
