@@ -25,6 +25,7 @@ def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(viva
     assert f"--with {','.join(g['practice'] for g in proof['practices'])}" in proof["run_with"]
     folder = done.folder
     assert json.loads((folder / "proof.json").read_text()) == proof
+    assert (folder / "tune.json").stat().st_mode & 0o077 == 0  # the command as typed may hold a secret
     assert {t.name for t in (folder / "trials").iterdir()} == set(proof["trials"])
 
     # Nothing is measured twice: the same proof, from the trials on disk.

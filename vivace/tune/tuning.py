@@ -52,7 +52,8 @@ def tune(
     _check(options)
     folder = resume or new_run_folder(output, name or name_of_command(options.command))
     if resume is None:
-        write_text_atomically(folder / OPTIONS, json.dumps(asdict(options), indent=2) + "\n")
+        path = write_text_atomically(folder / OPTIONS, json.dumps(asdict(options), indent=2) + "\n")
+        path.chmod(0o600)  # the command as it was typed, for --resume: it may hold a secret
     say(f"  [dim]folder: {folder}[/]")
     settings = Settings(steps=options.steps, timeout_s=options.timeout_s)
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)

@@ -30,7 +30,8 @@ class Asked:
 
 
 def write_asked(folder: Path, asked: Asked) -> None:
-    write_text_atomically(folder / FILE, json.dumps(asdict(asked), indent=2) + "\n")
+    path = write_text_atomically(folder / FILE, json.dumps(asdict(asked), indent=2) + "\n")
+    path.chmod(0o600)  # the command as it was typed, for --resume: it may hold a secret
 
 
 def read_asked(folder: Path, what: str) -> Asked:
