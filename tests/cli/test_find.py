@@ -90,6 +90,7 @@ def test_ctrl_c_keeps_what_was_run(tmp_path: Path):
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a background shell
     )  # fmt: skip
     deadline = time.monotonic() + 200
     while not (tmp_path / "runs/sized-001/trials/001-size-8/stdout.log").exists():
