@@ -57,6 +57,7 @@ def test_a_command_that_does_not_train_is_told_at_once(vivace):
         (("--allow", "everything", "--", "python"), "no such risk"),
         (("--resume", "nowhere"), "holds no tune"),
         (("--rounds", "0", "--", "python"), "--rounds must be 1 or more"),
+        (("--timeout", "-1", "--", "python"), "--timeout must be above 0"),
     ],
 )
 def test_mistakes_are_sentences(vivace, arguments: tuple[str, ...], message: str):

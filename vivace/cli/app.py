@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["app", "main"]
 
 EXIT_USER_ERROR = 2
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # a full disk can meet any file that we write
 
 app = typer.Typer(
     name="vivace",
@@ -113,4 +115,10 @@ def main() -> None:
         console.print(f"[bold red]vivace:[/] {escape(error.message)}")
         if error.hint:
             console.print(f"[dim]  hint: {escape(error.hint)}[/]")
+        sys.exit(EXIT_USER_ERROR)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        sys.stderr.write(f"vivace: {error.strerror}{where}; what was recorded before is kept\n")
         sys.exit(EXIT_USER_ERROR)

@@ -9,7 +9,7 @@ from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Measurement
 from vivace.tune.diagnosis import SMALLEST_WORTH
 
-__all__ = ["candidates", "combined", "is_allowed", "proposals", "risk_of", "without"]
+__all__ = ["alternatives", "candidates", "combined", "proposals", "risk_of", "without"]
 
 
 def candidates(findings: Sequence[Finding], measurement: Measurement, allowed: Sequence[Risk]) -> list[str]:
@@ -51,10 +51,6 @@ def ordered(words: Iterable[str]) -> tuple[str, ...]:
 
 def risk_of(word: str) -> Risk:
     return Risk(get_practice(split_word(word)[0]).risk)
-
-
-def is_allowed(word: str, allowed: Sequence[Risk]) -> bool:
-    return risk_of(word) in allowed
 
 
 def proposals(findings: Sequence[Finding], chosen: Sequence[str], allowed: Sequence[Risk]) -> tuple[Finding, ...]:

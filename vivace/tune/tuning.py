@@ -90,5 +90,7 @@ def _check(options: Options) -> None:
         raise UserError(f"--budget must be above 0 minutes, not {options.budget_s / 60:g}")
     if options.rounds < 1:
         raise UserError(f"--rounds must be 1 or more, not {options.rounds}")
+    if options.timeout_s is not None and not options.timeout_s > 0:
+        raise UserError(f"--timeout must be above 0 seconds, not {options.timeout_s:g}")
     if options.steps < 0:
         raise UserError(f"--steps must be 1 or more, not {options.steps}")

@@ -35,7 +35,6 @@ class OperatorWatch:
         self.attention: Counter[str] = Counter()
         self.softmax_squares = 0
         self.host_made: dict[tuple[str, int], dict[str, Any]] = {}
-        self.copies_in = 0
         self._made: dict[int, dict[str, Any]] = {}
 
     def see(self, name: str, args: Any, result: Any, where: str) -> None:
@@ -70,7 +69,6 @@ class OperatorWatch:
     def _see_copy(self, source: Any, result: Any) -> None:
         if not (isinstance(source, torch.Tensor) and source.is_cpu) or result.is_cpu:
             return
-        self.copies_in += 1
         place = self._made.get(source.untyped_storage().data_ptr())
         if place is not None:
             entry = self.host_made.setdefault((place["file"], place["line"]), {**place, "copies": 0, "mib": 0.0})
