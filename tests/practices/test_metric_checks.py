@@ -19,7 +19,8 @@ METRIC = Sync(
 IDLE = {"roles": {"matmul": 80.0}}
 
 SCRIPT = """
-import json, torch
+import json, torch, weakref
+held = [weakref.proxy(set())]  # dead at once, as torch.compile leaves them
 from torchmetrics.aggregation import MeanMetric, SumMetric
 from torchmetrics.classification import MulticlassAccuracy
 mean, total, accuracy = MeanMetric(), SumMetric(), MulticlassAccuracy(num_classes=3, average="micro")

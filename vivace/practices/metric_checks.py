@@ -30,7 +30,8 @@ class MetricChecks(Change):
             return
         if "torchmetrics" not in sys.modules:
             raise NotApplicable("the script does not use torchmetrics")
-        metrics = [m for m in gc.get_objects() if isinstance(m, sys.modules["torchmetrics"].Metric)]
+        # By type, not isinstance: that asks each object for its class, and dead proxies and lazy modules answer badly.
+        metrics = [m for m in gc.get_objects() if issubclass(type(m), sys.modules["torchmetrics"].Metric)]
         for metric in metrics:
             if getattr(metric, "validate_args", None) is True:
                 metric.validate_args = False
