@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from vivace.practices.engine.registry import get_practice, split_word
@@ -52,20 +52,40 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
         verdict = _dropped(found, verdict, "the paired runs do not stand out from the noise")
     if verdict.words == found.words:
         verdict = _without_what_slows(bench, found, verdict, lasts, rounds)
-    gains = _ablation(bench, found, verdict, lasts if verdict.words == found.words else {}, notes)
+    gains = _ablation(bench, found, verdict, lasts, notes)
+    if not_alone := [g.practice for g in gains if g.practice in found.unproven and g.last is None and g.alone is None]:
+        notes.append(f"part of the gain together, not looked at alone for want of time: {', '.join(not_alone)}")
     return _proof(bench, found, verdict, gains, notes)
 
 
-def _leave_one_out(bench: Bench, found: Search, words: tuple[str, ...], keep_s: float) -> dict[str, Trial]:
-    """The set without each of its practices, as far as the time goes that the paired runs leave."""
+def _leave_one_out(
+    bench: Bench, found: Search, words: tuple[str, ...], keep_s: float, known: Collection[str] = ()
+) -> dict[str, Trial]:
+    """The set without each of its practices, as far as the time goes that the paired runs leave.
+
+    First those that nobody has looked at alone, and of them those without which nothing is compiled anew.
+    """
     trials: dict[str, Trial] = {}
-    for word in words if len(words) > 1 else ():
-        if not bench.has_time_for(keep_s + found.again.seconds):
-            break
-        trial = bench.run(f"without-{word}", without(words, word), limit_s=_limit_s(found))
+    compiled = any(_compiles(word) for word in words)
+    for word in sorted(words, key=lambda w: (w not in found.unproven, compiled and _changes_what_is_compiled(w))):
+        needed_s = found.again.seconds
+        if compiled and _changes_what_is_compiled(word):
+            needed_s = max(trial.seconds for trial in bench.trials)
+        if len(words) == 1 or word in known or not bench.has_time_for(keep_s + needed_s):
+            continue
+        limit_s = min(_limit_s(found), bench.left_s - keep_s)
+        trial = bench.run(f"without-{word}", without(words, word), limit_s=limit_s)
         if trial.outcome == "ok":
             trials[word] = trial
     return trials
+
+
+def _compiles(word: str) -> bool:
+    return get_practice(split_word(word)[0]).try_last
+
+
+def _changes_what_is_compiled(word: str) -> bool:
+    return get_practice(split_word(word)[0]).family in ("precision", "kernels") and not _compiles(word)
 
 
 def _without_dead_weight(bench: Bench, found: Search, lasts: dict[str, Trial]) -> tuple[str, ...]:
@@ -189,10 +209,13 @@ def _ablation(
     if len(verdict.words) == 1:
         last = alone = {verdict.words[0]: verdict.speedup}
     else:
-        if not lasts:
-            lasts = _leave_one_out(bench, found, verdict.words, keep_s=0.0)
+        whole = [after for _, after in verdict.pairs]
+        before_pruning = whole if verdict.words == found.words else [measured(found.best)]
         for word, trial in lasts.items():
-            last[word] = compare([(measured(trial), after) for _, after in verdict.pairs])
+            if word in verdict.words:
+                last[word] = compare([(measured(trial), after) for after in before_pruning])
+        for word, trial in _leave_one_out(bench, found, verdict.words, keep_s=0.0, known=last).items():
+            last[word] = compare([(measured(trial), after) for after in whole])
         for word in verdict.words:
             if trial_alone := _alone(bench, found, word):
                 alone[word] = compare([(before, measured(trial_alone)) for before, _ in verdict.pairs])
@@ -214,7 +237,8 @@ def _ablation(
 def _alone(bench: Bench, found: Search, word: str) -> Trial | None:
     if not bench.has_time_for(found.again.seconds):
         return None
-    trial = bench.run(f"alone-{word}", (word,), limit_s=_limit_s(found))
+    limit_s = min(_limit_s(found), max(bench.left_s, found.again.seconds))
+    trial = bench.run(f"alone-{word}", (word,), limit_s=limit_s)
     return trial if trial.outcome == "ok" else None
 
 

@@ -1,7 +1,9 @@
-"""Which set of practices is fastest? Greedy: one more practice at a time, kept only when it beats the noise.
+"""Which set of practices is fastest? What was found is tried all at once, then one more at a time, as long as it pays.
 
-What may be worth most is tried first, what compiles last. Once the step is much shorter something else holds it back
-(often the loader), so the evidence is then taken again and the findings change with it.
+A trial is expensive, and most of what was found pays: so the first trial has all of it, and only where that fails are
+they tried one by one, the most valuable first. (The proof then looks at the set without each of its practices.) What
+compiles comes last. Once the step is much shorter something else holds it back, often the loader: the evidence is then
+taken again and the findings change with it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from vivace.errors import UserError
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Measurement
-from vivace.records.proof import Rejected
+from vivace.records.proof import Interval, Rejected
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
-from vivace.tune.candidates import alternatives, candidates, combined
+from vivace.tune.candidates import alternatives, candidates, combined, without
 from vivace.tune.comparison import compare, ratio_of, speed
 from vivace.tune.diagnosis import diagnose
 
@@ -48,6 +50,8 @@ class Search:
     words: tuple[str, ...] = ()
     best: Trial = field(init=False)
     rejected: dict[str, Rejected] = field(default_factory=dict)
+    unproven: set[str] = field(default_factory=set)
+    """Taken with others, in one trial: whether each of them pays is not known yet."""
 
     def __post_init__(self) -> None:
         self.best = self.again
@@ -63,29 +67,63 @@ class Search:
         words = combined(self.words, word)
         if words is None:
             return self._reject(word, f"{', '.join(self.words)} is kept, and excludes it")
-        if not self._has_time(word):
+        if not self.has_time(word):
             return self._reject(word, "not tried: the time budget was used up")
         trial = self.bench.run(f"try-{word}", words, limit_s=self._limit_s(word))
         if trial.outcome != "ok":
             return self._reject(word, _why(trial), outcome=trial.outcome)
-        told = measured(trial).practices.get(word, "")
-        if not told.startswith("applied"):
-            return self._reject(word, told or "it was not applied")
+        if why := _refusal(trial, word):
+            return self._reject(word, why)
         gain = compare([(measured(self.best), measured(trial))])
-        if gain.low <= 1.0 or gain.median <= 1.0 + self.noise:
+        if not self._stands_out(gain):
             how = "slower" if gain.median < 1 - self.noise else "within the noise"
             return self._reject(word, f"{gain.median:.2f}× ({how})", ratio=gain.median)
         self.bench.say(f"  [green]✓[/] {word:32} {gain.median:.2f}× on top, {trial.seconds:.0f} s")
-        self.rejected.pop(word, None)
-        self.words, self.best = words, trial
+        self._keep([word], words, trial)
         return True
+
+    def attempt_together(self, chosen: list[str]) -> bool:
+        """Try several more practices at once; whether they stay. The trial has evidence: what is the limit now?"""
+        words: tuple[str, ...] = self.words
+        for word in chosen:
+            words = combined(words, word) or words
+        if not self.has_time():
+            return False
+        trial = self.bench.run("try-together", words, evidence=True, limit_s=self._limit_s())
+        label = f"{len(chosen)} together"
+        if trial.outcome != "ok":
+            self.bench.say(f"  [dim]–[/] {label:32} [dim]{_first_line(_why(trial))}: one by one[/]")
+            return False
+        gain = compare([(measured(self.best), measured(trial))])
+        if not self._stands_out(gain):
+            self.bench.say(f"  [dim]–[/] {label:32} [dim]{gain.median:.2f}×: one by one[/]")
+            return False
+        refused = {word: why for word in chosen if (why := _refusal(trial, word))}
+        if len(refused) == len(chosen):
+            return False
+        self.bench.say(f"  [green]✓[/] {label:32} {gain.median:.2f}×, {trial.seconds:.0f} s: {', '.join(chosen)}")
+        for word, why in refused.items():
+            self._reject(word, why)
+            words = without(words, word)
+        self._keep(chosen, words, trial)
+        self.unproven.update(word for word in chosen if word in words)
+        return True
+
+    def _stands_out(self, gain: Interval) -> bool:
+        return gain.low > 1.0 and gain.median > 1.0 + self.noise
+
+    def _keep(self, added: list[str], words: tuple[str, ...], trial: Trial) -> None:
+        for word in added:
+            if word in words:
+                self.rejected.pop(word, None)
+        self.words, self.best = words, trial
 
     def _reject(self, word: str, why: str, ratio: float | None = None, outcome: str | None = None) -> bool:
         self.rejected[word] = Rejected(practice=word, why=why, ratio=ratio, outcome=outcome)
         self.bench.say(f"  [dim]–[/] {word:32} [dim]{_first_line(why)}[/]")
         return False
 
-    def _has_time(self, word: str) -> bool:
+    def has_time(self, word: str | None = None) -> bool:
         """Time for this trial, and for the paired runs of the proof after it."""
         trials = _AUTOTUNE_TRIALS if word == "compile=max-autotune" else 1.0
         return self.bench.has_time_for(self._reserved_s + trials * max(self.best.seconds, self.again.seconds))
@@ -95,9 +133,9 @@ class Search:
         pairs_s = self.reserve_trials / 2 * (self.best.seconds + self.again.seconds)
         return min(pairs_s, _RESERVED_SHARE * self.bench.budget_s)
 
-    def _limit_s(self, word: str) -> float:
+    def _limit_s(self, word: str | None = None) -> float:
         ordinary = 15.0 + _TIMES_SLOWER * self.again.seconds
-        if get_practice(split_word(word)[0]).try_last:
+        if word is not None and get_practice(split_word(word)[0]).try_last:
             left = self.bench.left_s - self._reserved_s
             return max(ordinary, min(left, _LONGEST_COMPILE_S))
         return ordinary
@@ -106,16 +144,47 @@ class Search:
 def search(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
     found = _baseline(bench, allowed, reserve_trials)
     quick, slow = _split(candidates(found.findings, measured(found.baseline), allowed))
-    for word in quick:
-        found.attempt(word)
-    if speed(measured(found.best)) > _LOOK_AGAIN * speed(measured(found.again)) and found._has_time(""):
+    _try_all(found, quick)
+    if speed(measured(found.best)) > _LOOK_AGAIN * speed(measured(found.again)) and found.has_time():
         quick, slow = _look_again(found, slow)
-        for word in quick:
-            found.attempt(word)
+        _try_all(found, quick)
     for word in slow:
         kept = found.attempt(word)
         _other_ways(found, word, kept)
+    _feed_faster(found)
     return found
+
+
+def _try_all(found: Search, words: list[str]) -> None:
+    bundle = _bundle(found, words)
+    if len(bundle) > 1 and found.attempt_together(bundle):
+        words = [word for word in words if word not in bundle]
+    for word in words:
+        found.attempt(word)
+
+
+def _bundle(found: Search, words: list[str]) -> list[str]:
+    """What may go together: what was found (not only worth a try), and of the precisions the most valuable."""
+    promised = {finding.setting or finding.practice for finding in found.findings}
+    chosen: list[str] = []
+    for word in words:
+        name = split_word(word)[0]
+        second_precision = get_practice(name).family == "precision" and any(
+            get_practice(split_word(other)[0]).family == "precision" for other in chosen
+        )
+        if word in promised and not second_precision and combined((*found.words, *chosen), word) is not None:
+            chosen.append(word)
+    return chosen
+
+
+def _feed_faster(found: Search) -> None:
+    """A step that became shorter may wait for its loader: the best trial's own waits tell, without a profile."""
+    while True:
+        now = diagnose(measured(found.best))
+        words = [w for w in _not_settled(found, now) if get_practice(split_word(w)[0]).family == "loader"]
+        found.findings = _merged(found.findings, now)
+        if not any(found.attempt(word) for word in words):
+            return
 
 
 def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
@@ -137,18 +206,25 @@ def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> S
 
 
 def _look_again(found: Search, slow: list[str]) -> tuple[list[str], list[str]]:
-    trial = found.bench.run("look-again", found.words, evidence=True)
+    trial = found.best
+    if measured(trial).profile is None:
+        trial = found.bench.run("look-again", found.words, evidence=True)
     if trial.outcome != "ok":
         return [], slow
     now = diagnose(measured(trial))
+    quick, slow_now = _split(_not_settled(found, now))
+    found.findings = _merged(found.findings, now)
+    return quick, list(dict.fromkeys([*slow_now, *slow]))
+
+
+def _not_settled(found: Search, now: tuple[Finding, ...]) -> list[str]:
+    """What was found now and is neither kept nor tried, or was tried when it was worth less."""
     worth = {finding.practice: finding.worth for finding in found.findings}
     grown = {f.practice for f in now if f.worth > _WORTH_MORE * worth.get(f.practice, 1.0)}
-    found.findings = _merged(found.findings, now)
     kept = {split_word(word)[0] for word in found.words}
     tried = {split_word(word)[0] for word, rejected in found.rejected.items() if rejected.ratio is not None}
-    words = candidates(now, measured(trial), found.allowed)
-    quick, slow_now = _split([w for w in words if split_word(w)[0] not in kept | (tried - grown)])
-    return quick, list(dict.fromkeys([*slow_now, *slow]))
+    words = candidates(now, measured(found.best), found.allowed)
+    return [word for word in words if split_word(word)[0] not in kept | (tried - grown)]
 
 
 def _merged(first: tuple[Finding, ...], second: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -172,6 +248,12 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 def measured(trial: Trial) -> Measurement:
     assert trial.measurement is not None, f"trial {trial.name} has no measurement"
     return trial.measurement
+
+
+def _refusal(trial: Trial, word: str) -> str | None:
+    """Why a practice that was asked for did not come about; None if it did."""
+    told = measured(trial).practices.get(word, "")
+    return None if told.startswith("applied") else told or "it was not applied"
 
 
 def _why(trial: Trial) -> str:

@@ -1,6 +1,7 @@
 """Goes wrong in the way that is asked for."""
 
 import argparse
+import atexit
 import sys
 import time
 
@@ -26,8 +27,16 @@ def misbehave() -> None:
         torch.empty(2**60, dtype=torch.uint8)
 
 
+class SlowToTakeApart:
+    def __del__(self) -> None:
+        print("taken apart", flush=True)
+
+
 if args.at == 0:
     misbehave()
+slow = SlowToTakeApart() if args.how == "slow-end" else None
+if args.how == "slow-end":
+    atexit.register(print, "the script's own exit handler", flush=True)
 model = make_model()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 step = 0

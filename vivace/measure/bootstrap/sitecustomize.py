@@ -5,6 +5,7 @@ path), then, if a measurement was asked for, waits for ``import torch`` and inst
 A process that never imports torch pays one entry in ``sys.meta_path`` and nothing else. Standard library only.
 """
 
+import atexit
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -97,7 +98,16 @@ def _install(settings_text: str) -> None:
         sys.stderr.write(f"vivace: cannot measure this process ({type(error).__name__}: {error})\n")
 
 
+def _last_of_all() -> None:
+    """Registered before any exit handler of the script, so it runs after all of them."""
+    session = sys.modules.get("vivace.measure.inside.session")
+    if session is not None:
+        session.end_quickly()
+
+
 _settings_text = os.environ.get(_SETTINGS_VARIABLE)
+if _settings_text:
+    atexit.register(_last_of_all)
 try:
     _run_the_next_sitecustomize()
 finally:

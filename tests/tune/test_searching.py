@@ -1,0 +1,178 @@
+"""The search for the fastest set, in a made-up world where the speed of every set is known.
+
+A GPU that is fast enough to show all of this cannot exist here; whole tunes on real processes are in test_tuning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from practices.evidence import measurement
+
+from vivace.practices.engine.registry import get_practice, split_word
+from vivace.records.finding import Finding, Risk
+from vivace.records.measurement import Measurement
+from vivace.records.trial import Trial
+from vivace.tune import proving, searching
+from vivace.tune.diagnosis import worth_of
+from vivace.tune.trials import Settings
+
+BASE_MS = 100.0
+TRIAL_S = 10.0
+ALLOWED = (Risk.EXACT, Risk.ROUNDING)
+
+
+@dataclass
+class World:
+    """``faster``: by how much each word shortens the step; ``batch_ms``: the loader gives no more than one a time."""
+
+    faster: dict[str, float]
+    batch_ms: float = 0.0
+    crashes: tuple[str, ...] = ()
+    budget_s: float = 1e4
+    settings: Settings = field(default_factory=Settings)
+    command: tuple[str, ...] = ("python", "train.py")
+    trials: list[Trial] = field(default_factory=list)
+    used_s: float = 0.0
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def left_s(self) -> float:
+        return self.budget_s - self.used_s
+
+    def has_time_for(self, seconds: float) -> bool:
+        return self.left_s >= seconds
+
+    def say(self, text: str) -> None:
+        self.told.append(text)
+
+    def step_ms(self, words: Sequence[str]) -> tuple[float, float]:
+        """The whole step, and the part of it that waits for the loader."""
+        compute = BASE_MS
+        for word in words:
+            compute /= self.faster.get(word, 1.0)
+        batch_ms = self.batch_ms / (3 if "batch_memory" in words or "prefetch=8" in words else 1)
+        return max(compute, batch_ms), max(0.0, batch_ms - compute)
+
+    def run(self, label: str, words: Sequence[str] = (), **options: Any) -> Trial:
+        crashed = any(word in self.crashes for word in words)
+        trial = Trial(
+            name=f"{len(self.trials):03d}-{label}", command=self.command, practices=tuple(words), seconds=TRIAL_S,
+            outcome="crash" if crashed else "ok", measurement=None if crashed else self.measured(words, **options),
+        )  # fmt: skip
+        self.trials.append(trial)
+        self.used_s += TRIAL_S
+        return trial
+
+    def measured(self, words: Sequence[str], evidence: bool = False, **_: Any) -> Measurement:
+        step, waits = self.step_ms(words)
+        record = measurement(step_ms=step, phases={"loader": waits}, practices=dict.fromkeys(words, "applied: so"))
+        steps = {"step": (step,) * 20, "loader": (waits,) * 20}
+        return record.model_copy(
+            update={"samples_per_s": 1e3 / step, "series_ms": steps} | ({} if evidence else {"profile": None})
+        )
+
+    def findings(self, m: Measurement) -> tuple[Finding, ...]:
+        """Everything that shortens the step and was not applied; the loader's only once there are waits."""
+        waits = m.phases_ms["loader"].mean
+        words = [w for w in self.faster if w not in m.practices]
+        if waits > 5 and "prefetch=8" not in m.practices:
+            words.append("prefetch=8")
+        return tuple(finding(word, waits if word == "prefetch=8" else 20.0, m) for word in words)
+
+
+def finding(word: str, exposed_ms: float, m: Measurement) -> Finding:
+    name = split_word(word)[0]
+    assert m.step_ms is not None
+    return Finding(
+        practice=name, exposed_ms=exposed_ms, worth=worth_of(exposed_ms, m.step_ms.mean), setting=word, applies=True,
+        risk=Risk(get_practice(name).risk), title=name, says=name, by_hand="", evidence={},
+        also_try=("compile=reduce-overhead",) if name == "compile" else (),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def search_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], searching.Search]:
+    def search(world: World) -> searching.Search:
+        monkeypatch.setattr(searching, "diagnose", world.findings)
+        return searching.search(world, ALLOWED, reserve_trials=4)  # type: ignore[arg-type]
+
+    return search
+
+
+def names(world: World) -> list[str]:
+    return [trial.name[4:] for trial in world.trials]
+
+
+def test_what_was_found_is_tried_at_once_and_kept(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "metric_checks": 1.1})
+    found = search_in(world)
+    assert set(found.words) == {"channels_last", "bf16", "metric_checks"}
+    assert names(world) == ["baseline", "baseline-again", "try-together"]
+    assert found.unproven == set(found.words)
+
+
+def test_where_that_crashes_they_are_tried_one_by_one(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "metric_checks": 1.1}, crashes=("metric_checks",))
+    found = search_in(world)
+    assert set(found.words) == {"channels_last", "bf16"}
+    assert found.rejected["metric_checks"].outcome == "crash"
+    assert not found.unproven
+
+
+def test_where_one_slows_all_down_they_are_tried_one_by_one(search_in):
+    world = World({"channels_last": 1.2, "bf16": 0.1})
+    found = search_in(world)
+    assert found.words == ("channels_last",)
+    assert found.rejected["bf16"].ratio == pytest.approx(0.1)
+
+
+def test_of_two_precisions_one_goes_into_the_bundle(search_in):
+    world = World({"bf16": 3.0, "tf32": 1.0, "channels_last": 1.2})
+    found = search_in(world)
+    assert set(found.words) == {"bf16", "channels_last"}
+    assert found.rejected["tf32"].ratio == pytest.approx(1.0)
+
+
+def test_a_loader_that_only_a_compiled_step_waits_for_is_found(search_in):
+    """60 ms a batch: not felt at 62 ms a step, and the limit once compiled code needs 40."""
+    world = World({"bf16": 1.6, "compile": 1.6}, batch_ms=60.0)
+    found = search_in(world)
+    assert set(found.words) == {"bf16", "compile", "prefetch=8"}
+    assert world.step_ms(found.words)[0] == pytest.approx(BASE_MS / 1.6 / 1.6)
+
+
+def test_cuda_graphs_are_tried_where_plain_compile_is_slower(search_in):
+    world = World({"bf16": 1.6, "compile": 0.9, "compile=reduce-overhead": 1.5})
+    found = search_in(world)
+    assert set(found.words) == {"bf16", "compile=reduce-overhead"}
+
+
+def test_the_proof_leaves_out_what_brings_nothing_and_keeps_the_figures_of_the_rest(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "metric_checks": 1.0})
+    proof = proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]
+    assert {gain.practice for gain in proof.practices} == {"channels_last", "bf16"}
+    by_name = {gain.practice: gain for gain in proof.practices}
+    assert by_name["bf16"].last is not None
+    assert by_name["bf16"].alone is not None
+    assert by_name["bf16"].last.median == pytest.approx(2.0)
+    assert by_name["channels_last"].alone.median == pytest.approx(1.3)  # type: ignore[union-attr]
+    assert proof.speedup.median == pytest.approx(2.6)
+
+
+def test_what_nobody_looked_at_alone_is_said(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0}, budget_s=7 * TRIAL_S)
+    proof = proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]
+    assert world.used_s <= world.budget_s
+    assert any("not looked at alone" in note and "bf16" in note for note in proof.notes)
+
+
+def test_compiled_sets_lose_first_what_costs_no_new_compilation(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "metric_checks": 1.1, "compile": 1.5})
+    proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    without = [name.removeprefix("without-") for name in names(world) if name.startswith("without-")]
+    assert without[0] == "metric_checks"
+    assert set(without) == {"channels_last", "bf16", "metric_checks", "compile"}
