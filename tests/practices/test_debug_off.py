@@ -17,10 +17,10 @@ def left_on(*names: str, **fields):
     return measurement(structure={"debugging": names}, **fields)
 
 
-def test_anomaly_detection_is_found_and_bounded_by_the_backward():
+def test_anomaly_detection_is_found_and_bounded_by_forward_and_backward():
     found = find(left_on("anomaly detection"))
     assert found is not None
-    assert found.exposed_ms == 60.0
+    assert found.exposed_ms == 90.0
     assert found.evidence["on"] == "anomaly detection"
     assert "known only once it is off" in found.says
     assert found.why_not is None
@@ -116,6 +116,10 @@ def test_measuring_sees_what_is_on_only_inside_the_loop(
     path.write_text(LOOP.replace("BACKWARD", backward))
     record = vivace("measure", "--json", "--steps", "5", "--", sys.executable, str(path)).record
     assert record["structure"]["debugging"] == debugging
+    line = 1 + LOOP.splitlines().index("    BACKWARD")
+    assert {name: place["line"] for name, place in record["structure"]["debugging_where"].items()} == dict.fromkeys(
+        debugging, line
+    )
 
 
 @pytest.mark.gpu

@@ -88,12 +88,14 @@ def find(m: Measurement) -> Found | None:
     on = m.structure.debugging
     ours = [name for name in on if name in _BY_VIVACE]
     exposed = max((_at_most_ms(m, name) for name in on), default=0.0)
+    worst = max(m.structure.debugging_where.items(), key=lambda item: _at_most_ms(m, item[0]), default=None)
     if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     return Found(
         exposed_ms=exposed,
         evidence={"on": ", ".join(on), "backward_ms": round(phase_ms(m, "backward"), 3)},
         says=f"left on: {', '.join(on)}; the cost is known only once it is off, at most {exposed:.1f} ms of a step",
+        where=(worst[1].file, worst[1].line) if worst else None,
         by_hand="\n".join(_LINES[name] for name in on if name in _LINES),
         why_not=None if ours else f"vivace leaves {' and '.join(on)} to you",
     )
@@ -101,7 +103,9 @@ def find(m: Measurement) -> Found | None:
 
 def _at_most_ms(m: Measurement, name: str) -> float:
     """The time in which the switch acts: a bound, far above what most of them cost."""
-    if name in ("anomaly detection", "gradcheck", "gradgradcheck"):
+    if name == "anomaly detection":  # a stack trace for every operator of the forward, a look for NaN in the backward
+        return phase_ms(m, "forward") + phase_ms(m, "backward")
+    if name in ("gradcheck", "gradgradcheck"):
         return phase_ms(m, "backward")
     if name == "TORCH_DISTRIBUTED_DEBUG":
         return phase_ms(m, "communication")

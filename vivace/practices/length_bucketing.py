@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vivace.practices.engine.loaders import spot, waited_for
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import compute_ms, step_ms
 
@@ -34,6 +35,7 @@ def find(m: Measurement) -> Found | None:
             "ranks": max(1, len(m.ranks)),
         },
         says=says,
+        where=spot(waited_for(m)),
     )
 
 

@@ -77,6 +77,7 @@ class Structure(Part):
     optimizers: tuple[Optimizer, ...] = ()
     wrappers: tuple[Wrapper, ...] = ()
     debugging: tuple[str, ...] = ()
+    debugging_where: dict[str, Spot] = Field(default_factory=dict, description="the line that switched each of them on")
     allocator: str = ""
     threads: int | None = None
     autocast: str | None = None

@@ -41,6 +41,7 @@ def describe_structure(session: Session) -> dict[str, Any]:
         ("wrappers", lambda: [_wrapper(w, session) for w in session.creations.wrappers]),
         ("attention_setting", lambda: _attention_setting(roots)),
         ("debugging", lambda: _debugging(session)),
+        ("debugging_where", lambda: {n: p for n, p in session.debugging.where.items() if n in session.debugging.on}),
         ("allocator", _allocator),
         ("threads", torch.get_num_threads),
     ):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.markup import escape
+
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
 from vivace.practices.engine.loaders import waited_for
@@ -219,5 +221,4 @@ def _line(one: LoaderTried) -> str:
 
 
 def _last_line(text: str) -> str:
-    """Without what rich would take for markup."""
-    return (text.strip().splitlines() or [""])[-1][:200].replace("[", "(")
+    return escape((text.strip().splitlines() or [""])[-1][:200])  # a script's text is no markup

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from vivace.measure.inside.patches import in_place_of
+from vivace.measure.inside.places import user_place
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["Debugging", "install"]
@@ -16,10 +17,15 @@ _PROFILERS = {"NVTX": "emit_nvtx", "ITT": "emit_itt", "KINETO": "profiler", "LEG
 
 
 class Debugging:
-    """``on``: names that a person would look for."""
+    """``on``: names that a person would look for; ``where``: the line that switched each of them on, if one did."""
 
     def __init__(self) -> None:
         self.on: set[str] = set()
+        self.where: dict[str, dict[str, Any]] = {}
+
+    def note_place(self, name: str) -> None:
+        if name not in self.where and (place := user_place(2)) is not None:
+            self.where[name] = place
 
     def look(self, our_profiler: bool = False) -> None:
         if torch.is_anomaly_enabled():
@@ -39,7 +45,23 @@ def install(recorder: Recorder) -> Debugging:
     debugging = Debugging()
     for name in ("gradcheck", "gradgradcheck"):
         _watch_checks(recorder, debugging, name)
+    for function, name in (
+        ("set_anomaly_enabled", "anomaly detection"),
+        ("use_deterministic_algorithms", "deterministic algorithms"),
+    ):
+        _watch_switch(debugging, function, name)
     return debugging
+
+
+def _watch_switch(debugging: Debugging, function: str, name: str) -> None:
+    original = getattr(torch, function)
+
+    def switch(on: bool, *args: Any, **kwargs: Any) -> Any:
+        if on:
+            debugging.note_place(name)
+        return original(on, *args, **kwargs)
+
+    setattr(torch, function, in_place_of(original, switch))
 
 
 def _watch_checks(recorder: Recorder, debugging: Debugging, name: str) -> None:
@@ -48,6 +70,7 @@ def _watch_checks(recorder: Recorder, debugging: Debugging, name: str) -> None:
     def check(*args: Any, **kwargs: Any) -> Any:
         if recorder.here():  # in the loop: one before the training is a test, and rightly there
             debugging.on.add(name)
+            debugging.note_place(name)
         return original(*args, **kwargs)
 
     setattr(torch.autograd, name, in_place_of(original, check))
