@@ -36,6 +36,8 @@ from vivace.records.structure import Structure
 __all__ = ["merge", "read_payloads"]
 
 _SHORT_ENERGY_WINDOW_S = 1.0
+_LENT_SHARE = 0.1  # of a window's batches: so many from the queue, and its speed is not the lasting one …
+_LENT_MIN = 3  # … batches: one or two more or less are chance, which matters in short windows
 
 Payload = dict[str, Any]
 
@@ -117,11 +119,13 @@ def merge(
         profile=Profile(**first["profile"]) if first["profile"] else None,
         syncs=tuple(Sync(**sync) for sync in first["syncs"]),
         loaders=tuple(Loader(**loader) for loader in first["loaders"]),
+        ready_at_start=first["supply"]["ready_at_start"],
+        ready_at_end=first["supply"]["ready_at_end"],
         ranks=tuple(_rank(p) for p in payloads if p["series"]["step"]),
         devices=tuple(device["name"] for p in payloads for device in p["devices"]),
         origin=_origin(first, command, environment, folder, started_at),
         machine=machine,
-        notes=(*notes, *first["notes"], *_why_no_flops(first), *_why_no_losses(first)),
+        notes=(*notes, *first["notes"], *_why_no_flops(first), *_why_no_losses(first), *_why_not_lasting(first)),
     )
 
 
@@ -145,6 +149,25 @@ def _why_no_flops(payload: Payload) -> list[str]:
 def _why_no_losses(payload: Payload) -> list[str]:
     if payload["losses"] and all(loss is None for loss in payload["losses"]):
         return ["no losses: no backward started from a scalar (functional gradients?)"]
+    return []
+
+
+def _why_not_lasting(payload: Payload) -> list[str]:
+    """A queue that falls lends its batches to the window: only what the workers made in it goes on for ever."""
+    supply = payload["supply"]
+    if supply["used"]:
+        start, end, used = supply["ready_at_start"], supply["ready_at_end"], supply["used"]
+        lent = min(start - end, used)
+        if lent >= _LENT_MIN and lent > _LENT_SHARE * used:
+            return [
+                f"the loader falls behind: {start} batches were ready when the window opened, {end} at its end; "
+                f"a long run is about {100 * lent / used:.0f} % slower"
+            ]
+    if supply["warmup_cut_short"]:
+        return [
+            "the loader falls behind: its queue had not run empty when the warm-up was cut short; "
+            "the lasting speed may be lower"
+        ]
     return []
 
 

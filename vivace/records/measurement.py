@@ -218,6 +218,8 @@ class Measurement(Record):
     profile: Profile | None = None
     syncs: tuple[Sync, ...] = ()
     loaders: tuple[Loader, ...] = ()
+    ready_at_start: int | None = Field(None, description="batches ready for the training when the window opened")
+    ready_at_end: int | None = Field(None, description="the same at its end; None: no workers, or an epoch's end")
     ranks: tuple[Rank, ...] = ()
     devices: tuple[str, ...] = ()
     origin: Origin

@@ -33,7 +33,7 @@ def install(settings_text: str) -> Session:
     session = Session(settings, recorder)
     session.creations = creations.install()
     session.forwards = modules.install(recorder)
-    loaders.install(recorder, session.loaders, session.creations)
+    loaders.install(recorder, session.loaders, session.creations, session.feed)
     session.debugging = debugging.install(recorder)
     backwards.install(recorder, session.begin, session.debugging)
     optimizers.install(recorder, session)

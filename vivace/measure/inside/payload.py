@@ -67,6 +67,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
             "with_grad_ms": main.validation_with_grad_ms,
         },
         "loaders": list(session.loaders.values()),
+        "supply": _supply(session),
         "flops": session.flops.as_dict() if session.flops is not None else None,
         "ceiling": _ceiling(session, indices) if touch_gpu and status == "complete" else None,
         "memory": session.memory or (session._memory_now() if touch_gpu else None),
@@ -184,6 +185,18 @@ def _gradient_norms(session: Session) -> dict[str, float]:
 
 def _per_step(counts: list[int]) -> float | None:
     return sum(counts) / len(counts) if counts else None
+
+
+def _supply(session: Session) -> dict[str, Any]:
+    """The loader's queue at both ends of the window. ``used``: batches in between, None where an epoch ended there."""
+    start, end = session.supply_at_start, session.supply_at_end
+    used = end.batches - start.batches if start and end and start.epochs == end.epochs else None
+    return {
+        "ready_at_start": start.ready if start else None,
+        "ready_at_end": end.ready if end else None,
+        "used": used,
+        "warmup_cut_short": session.warmup_cut_short,
+    }
 
 
 def _parameters(session: Session) -> dict[str, int]:

@@ -30,6 +30,7 @@ from vivace.measure.inside.memory import device_memory, devices_in_use, host_mem
 from vivace.measure.inside.provenance import describe_devices
 from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.settings import Settings, rank_and_world
+from vivace.measure.inside.supply import Feed, Moment
 from vivace.measure.inside.syncs import SyncWatch
 from vivace.measure.inside.warmup import WarmupDetector
 
@@ -76,6 +77,7 @@ class Session:
     def __init__(self, settings: Settings, recorder: Recorder) -> None:
         self.settings, self.recorder = settings, recorder
         self.loaders: dict[str, Any] = {}
+        self.feed = Feed()
         self.forwards: Any = None
         self.creations: Any = None
         self.debugging: Any = None
@@ -94,6 +96,9 @@ class Session:
         self.window_start: int | None = None
         self.warmup_done = 0
         self.before_window_s: float | None = None  # from the import of torch to the first timed step
+        self.warmup_cut_short = False
+        self.supply_at_start: Moment | None = None
+        self.supply_at_end: Moment | None = None
         self.all_marks_kept = True
         self.norms: dict[int, list[torch.Tensor]] = {}
         self.flops: FlopCount | None = None
@@ -197,7 +202,7 @@ class Session:
         self.stage, self.stage_steps = stage, 0
 
     def _during_warmup(self) -> None:
-        self.warmup.step(time.perf_counter(), self.loaders)
+        self.warmup.step(time.perf_counter(), self.loaders, self.feed.supply())
         self._forget_old_marks()
         if self.total_steps == 1:
             return
@@ -242,6 +247,8 @@ class Session:
         if self.forwards is not None and not something_was_compiled():
             self.forwards.narrow()
         self.warmup_done = self.total_steps
+        self.warmup_cut_short = self.warmup.cut_short()
+        self.supply_at_start = self.feed.moment()
         self.before_window_s = time.perf_counter() - self.began_s
         self.window_start = len(self.recorder.marks) - 1
         self.energy = EnergyMeter([device["uuid"] for device in describe_devices(devices_in_use())])
@@ -253,6 +260,7 @@ class Session:
             return
         assert self.window_start is not None
         self.window = (self.window_start, len(self.recorder.marks))
+        self.supply_at_end = self.feed.moment()
         self.memory = self._memory_now()
         self._enter(Stage.TAIL)
         self._during_tail()

@@ -16,12 +16,14 @@ from vivace.measure.inside.flops import uncounted
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.patches.creations import Creations
 from vivace.measure.inside.recorder import Recorder
+from vivace.measure.inside.supply import Feed
 
 __all__ = ["install"]
 
 
-def install(recorder: Recorder, seen: dict[str, Any], creations: Creations) -> None:
-    """``seen`` collects the settings of the DataLoaders in use and what they were waited for; it outlives them."""
+def install(recorder: Recorder, seen: dict[str, Any], creations: Creations, feed: Feed) -> None:
+    """``seen`` collects the settings of the DataLoaders in use and what they were waited for; it outlives them.
+    ``feed`` is told which iterator the training takes its batches from."""
     original_next = _BaseDataLoaderIter.__next__
     original_iter = DataLoader.__iter__
     known: WeakSet[Any] = WeakSet()
@@ -29,6 +31,8 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations) -> N
     def fetch(self: Any) -> Any:
         if not recorder.here():
             return original_next(self)
+        if torch.is_grad_enabled() and not recorder.evaluating:  # a validation may come between a batch and its step
+            feed.note(self)
         recorder.mark("data+")
         recorder.inside = True
         size = None

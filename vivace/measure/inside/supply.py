@@ -1,0 +1,65 @@
+"""How many batches the loader of the training has ready: read from its queues, in microseconds, never an error."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+from weakref import ref
+
+__all__ = ["Feed", "Moment", "Supply"]
+
+
+class Supply(NamedTuple):
+    """The queue of a loader with workers: batches that are there, and batches asked for and not there yet."""
+
+    ready: int
+    awaited: int
+    workers: int
+
+
+class Moment(NamedTuple):
+    """The supply at one end of the window, with what was fetched by then: their difference is what the window used."""
+
+    ready: int
+    batches: int
+    epochs: int
+
+
+class Feed:
+    """The iterator that feeds the training: the last one asked for a batch, other than for a validation."""
+
+    def __init__(self) -> None:
+        self._iterator: Any = None
+
+    def note(self, iterator: Any) -> None:
+        self._iterator = ref(iterator)  # weak: what ends an epoch is that the script drops it
+
+    def supply(self) -> Supply | None:
+        """None: no workers, a platform whose queues cannot be counted, or an epoch that is ending.
+
+        Towards the end of an epoch no more tasks are given out, and any queue runs empty: that says nothing about
+        whether the loader keeps up.
+        """
+        with contextlib.suppress(Exception):  # private parts of torch: whatever is not as we know it is not known
+            iterator = self._iterator()
+            asked, workers = len(iterator._task_info), iterator._num_workers
+            if asked >= workers * iterator._prefetch_factor > 0:
+                ready = _ready(iterator)
+                return Supply(ready, max(0, asked - ready), workers)
+        return None
+
+    def moment(self) -> Moment | None:
+        supply = self.supply()
+        with contextlib.suppress(Exception):
+            if supply is not None:
+                entry = self._iterator()._vivace_waits
+                return Moment(supply.ready, entry["batches"], entry["epochs"])
+        return None
+
+
+def _ready(iterator: Any) -> int:
+    """In the queue, before it where a thread pins memory, and behind it: batches that came before their turn."""
+    ready: int = iterator._data_queue.qsize()
+    if iterator._worker_result_queue is not iterator._data_queue:
+        ready += iterator._worker_result_queue.qsize()
+    return ready + sum(len(task) > 1 for task in iterator._task_info.values())
