@@ -19,7 +19,7 @@ FP32 = {"flops": {"fp32": 10**12}, "roles": {"convolution": 60.0, "norm": 30.0}}
 def test_found_on_volta_when_products_run_in_fp32():
     found = find(measurement(gpu=V100, **FP32))
     assert found is not None
-    assert found.exposed_ms == pytest.approx(60 * (1 - 15.7 / 125) + 30 / 2)
+    assert found.exposed_ms == pytest.approx(60 * (1 - 15.7 / 125 / 1.25) + 30 / 2)
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,13 @@ def _try_all(found: Search, words: list[str]) -> None:
     if len(bundle) > 1 and found.attempt_together(bundle):
         words = [word for word in words if word not in bundle]
     for word in words:
+        if _is_precision(word) and any(_is_precision(kept) and kept in words + bundle for kept in found.words):
+            continue  # found before the other one was kept; if it still has something to act on it is found again
         found.attempt(word)
+
+
+def _is_precision(word: str) -> bool:
+    return get_practice(split_word(word)[0]).family == "precision"
 
 
 def _bundle(found: Search, words: list[str]) -> list[str]:
@@ -168,10 +174,7 @@ def _bundle(found: Search, words: list[str]) -> list[str]:
     promised = {finding.setting or finding.practice for finding in found.findings}
     chosen: list[str] = []
     for word in words:
-        name = split_word(word)[0]
-        second_precision = get_practice(name).family == "precision" and any(
-            get_practice(split_word(other)[0]).family == "precision" for other in chosen
-        )
+        second_precision = _is_precision(word) and any(_is_precision(other) for other in chosen)
         if word in promised and not second_precision and combined((*found.words, *chosen), word) is not None:
             chosen.append(word)
     return chosen
