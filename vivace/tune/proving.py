@@ -129,7 +129,7 @@ def _paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, la
         return _Verdict((), [], _noise_interval(found), None)
     pairs: list[Pair] = []
     for number in range(rounds):
-        if pairs and not bench.has_time_for(found.again.seconds + found.best.seconds):
+        if pairs and not bench.has_time_for(sum(trial.seconds for trial in bench.trials[-2:])):  # as the pair before
             break
         pair = _round(bench, words, number, label)
         if pair is None:
