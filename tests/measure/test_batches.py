@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vivace.measure.inside.batches import BatchReader, describe_inputs
+from vivace.measure.inside.batches import BatchReader, describe_inputs, host_mib
 
 
 def batch_size_of(batch: object, asked: int | None = None) -> int | None:
@@ -57,3 +57,10 @@ def test_token_ids_are_counted_as_tokens_and_images_are_not():
     )
     assert describe_inputs((torch.zeros(4, 3, 8, 8),), {}) == (4, None, (4, 3, 8, 8))
     assert describe_inputs((), {}) == (None, None, None)
+
+
+def test_the_size_of_a_batch_is_that_of_its_tensors_on_the_host():
+    image, label = torch.zeros(2, 2**18), torch.zeros(2**17, dtype=torch.int64)
+    assert host_mib((image, {"deep": [label, "name", 3, None]})) == 3.0
+    assert host_mib(image.to("meta")) == 0.0
+    assert host_mib("no tensor at all") == 0.0

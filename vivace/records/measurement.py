@@ -146,6 +146,8 @@ class Loader(Part):
     prefetch_factor: int | None
     iterable: bool
     epoch_batches: int | None = Field(None, description="in a whole epoch, where that is known")
+    default_collate: bool | None = Field(None, description="whether torch's own function makes batches of samples")
+    batch_mib: float | None = Field(None, description="host tensors of the first batch that was looked at")
     where: Spot | None = None
     made: int = Field(1, description="loaders that this line made with these settings over the same data")
     epochs: int = Field(0, description="begun since the first backward")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["BatchReader", "describe_inputs", "padding_share"]
+__all__ = ["BatchReader", "describe_inputs", "host_mib", "padding_share"]
 
 _DEPTH = 4  # batches are tuples of dicts of tensors; deeper nesting is not a batch
 
@@ -64,6 +65,22 @@ def padding_share(args: tuple[Any, ...], kwargs: dict[str, Any]) -> float | None
             filled = (run - 1).clamp(min=0).float() * (differs.amax(dim=1) > 0)
             return float(filled.mean() / tensor.shape[1])
     return None
+
+
+def host_mib(batch: Any) -> float | None:
+    """The size of the tensors of a batch that lie on the host."""
+    with contextlib.suppress(Exception):
+        return _host_bytes(batch, _DEPTH) / 2**20
+    return None
+
+
+def _host_bytes(value: Any, depth: int) -> int:
+    if hasattr(value, "element_size") and hasattr(value, "numel"):
+        return int(value.numel() * value.element_size()) if value.device.type == "cpu" else 0
+    if depth == 0:
+        return 0
+    items = value.values() if isinstance(value, Mapping) else value
+    return sum(_host_bytes(item, depth - 1) for item in items) if isinstance(value, (Mapping, list, tuple)) else 0
 
 
 def describe_inputs(

@@ -8,10 +8,10 @@ from typing import Any
 from weakref import WeakSet
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from vivace.measure.inside.batches import BatchReader
+from vivace.measure.inside.batches import BatchReader, host_mib
 from vivace.measure.inside.flops import uncounted
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.patches.creations import Creations
@@ -40,6 +40,7 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations, feed
         try:
             batch = uncounted(original_next, self)
             _note_wait(self, time.perf_counter() - began_s)
+            _note_size(self, batch)
             size = self._vivace_batches.size(batch) if hasattr(self, "_vivace_batches") else None
             return batch
         finally:
@@ -78,8 +79,12 @@ def _entry_of(loader: Any, seen: dict[str, Any], known: WeakSet[Any], creations:
     settings, where = _settings_of(loader), creations.place(loader)
     key = repr((id(loader.dataset), where, settings))
     entry: dict[str, Any] = seen.setdefault(
-        key, {**settings, "where": where, "made": 0, "epochs": 0, "batches": 0, "wait_ms": 0.0, "epoch_start_ms": 0.0}
-    )
+        key,
+        {
+            **settings, "where": where, "made": 0, "epochs": 0, "batches": 0, "wait_ms": 0.0, "epoch_start_ms": 0.0,
+            "batch_mib": None,
+        },
+    )  # fmt: skip
     entry["made"] += loader not in known
     known.add(loader)
     return entry
@@ -104,6 +109,13 @@ def _note_wait(iterator: Any, seconds: float) -> None:
     iterator._vivace_first = False
 
 
+def _note_size(iterator: Any, batch: Any) -> None:
+    """Of one batch of a loader: the others are alike."""
+    entry = getattr(iterator, "_vivace_waits", None)
+    if entry is not None and entry["batch_mib"] is None:
+        entry["batch_mib"] = host_mib(batch)
+
+
 def _settings_of(loader: Any) -> dict[str, Any]:
     return {
         "batch_size": loader.batch_size,
@@ -113,6 +125,7 @@ def _settings_of(loader: Any) -> dict[str, Any]:
         "prefetch_factor": loader.prefetch_factor,
         "iterable": isinstance(loader.dataset, torch.utils.data.IterableDataset),
         "epoch_batches": _epoch_batches(loader),
+        "default_collate": loader.collate_fn is default_collate,
     }
 
 

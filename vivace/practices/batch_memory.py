@@ -1,0 +1,276 @@
+"""Batch memory used again: workers write each batch into shared memory that is mapped already, not into new memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import IterableDataset, default_collate, get_worker_info
+from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_collate_fn_map
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.loaders import epoch_starts_ms, rare_waits, spot, waited_for
+from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.pricing import copies_to_gpu, on_gpu, phase_ms, step_ms
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Loader, Measurement
+
+_SMALLEST_SHARE = 0.05
+_SMALLEST_GIB_PER_S = 1.0
+
+_DEFAULT_PREFETCH = 2  # torch's own
+_SMALLEST_TENSOR = 2**20  # bytes: less is made and mapped in no time
+_MOST_MAPPINGS = 256  # in the training process: each holds a file descriptor, and 1024 are a usual limit
+_MOST_COPYING_THREADS = 4
+_SHARED_MEMORY = "/dev/shm"
+
+_OWN_COLLATION = "the loader has a collate_fn of its own, which may keep what it made"
+_ITERABLE = "the dataset is iterable: a worker may be given more batches than it has memory for"
+
+
+class BatchMemory(Change):
+    def loader(self, arguments: dict[str, Any]) -> None:
+        if isinstance(arguments["collate_fn"], _IntoSlots):  # a framework made this loader from one of ours
+            arguments["collate_fn"] = None
+        _check(arguments)
+        slots = (arguments["prefetch_factor"] or _DEFAULT_PREFETCH) + 1
+        arguments["collate_fn"] = _IntoSlots(slots, arguments["num_workers"])
+        arguments["pin_memory"] = True  # the script gets the pinned copy, and never sees the memory that is reused
+        self.applied(f"every worker writes its batches into the same shared memory, {slots} batches in turn")
+
+
+def _check(arguments: Mapping[str, Any]) -> None:
+    if not torch.cuda.is_available():
+        raise NotApplicable("without a GPU batches are not pinned, and the script itself holds the shared memory")
+    if arguments["num_workers"] == 0:
+        raise NotApplicable("the loader has no workers: it uses no shared memory")
+    if isinstance(arguments["dataset"], IterableDataset):
+        raise NotApplicable(_ITERABLE)
+    if not arguments.get("in_order", True):
+        raise NotApplicable(
+            "the loader hands out batches in any order: a worker may be given more than it has memory for"
+        )
+    if arguments["batch_size"] is None and arguments["batch_sampler"] is None:
+        raise NotApplicable("the loader does not make batches: samples are sent as the dataset made them")
+    if arguments["collate_fn"] is not None and arguments["collate_fn"] is not default_collate:
+        raise NotApplicable(_OWN_COLLATION)
+
+
+# -- in a worker ---------------------------------------------------------------------------------------------------
+
+
+class _IntoSlots:
+    """Collates as torch does, but stacks large tensors into shared memory that is kept: one slot a batch, in turn.
+
+    A slot is written again only when its batch was copied to pinned memory. In order, a worker gets every
+    ``num_workers``-th task, and beyond the first ``prefetch_factor * num_workers`` a task is sent when the batch that
+    many tasks earlier is handed out, which is after it was pinned. So when a worker is at its task n, its task
+    n - prefetch_factor is done with, and ``prefetch_factor`` slots would do; there is one more, to be safe.
+    A new epoch of persistent workers begins when all have answered, behind their last batch in the same queue, through
+    the pinning thread: nothing is in flight then, also when the script left the epoch before in the middle. Workers
+    that are not persistent are new ones, with slots of their own. A batch that fails takes no slot or leaves it unused.
+    """
+
+    def __init__(self, slots: int, workers: int) -> None:
+        self.slots, self.workers = slots, workers
+        self.most_tensors = max(1, _MOST_MAPPINGS // (slots * workers))
+        self.kept: dict[tuple[int, int], torch.UntypedStorage] = {}  # by slot, and number of the tensor in the batch
+        self.turn = -1
+        self.tensors = 0  # the most that a batch had in slots
+        self.in_slots: list[torch.Tensor] = []  # of the batch being made
+
+    def __call__(self, samples: list[Any]) -> Any:
+        if get_worker_info() is None or default_collate_fn_map.get(torch.Tensor) is not collate_tensor_fn:
+            return default_collate(samples)
+        self.turn = (self.turn + 1) % self.slots
+        self.in_slots = []
+        batch = collate(samples, collate_fn_map={**default_collate_fn_map, torch.Tensor: self._stack})
+        if not self.in_slots:
+            return batch
+        if not _pinning_copies(batch):
+            self._give_away()
+            return batch
+        self.tensors = max(self.tensors, len(self.in_slots))
+        return _InSlots(batch, self.in_slots, self.tensors * self.slots * self.workers)
+
+    def _stack(self, samples: list[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
+        """``collate_tensor_fn``, with a storage of ours where it makes a new one."""
+        first = samples[0]
+        size = len(samples) * first.numel() * first.element_size()
+        plain = type(first) is torch.Tensor and first.is_cpu and first.layout is torch.strided and not first.is_nested
+        storage = self._slot(size) if plain and size >= _SMALLEST_TENSOR else None
+        if storage is None:
+            stacked: torch.Tensor = collate_tensor_fn(samples, collate_fn_map=collate_fn_map)
+            return stacked
+        out = first.new_empty(0).set_(storage, 0, (len(samples), *first.shape))  # type: ignore[call-overload]
+        self.in_slots.append(out)
+        return torch.stack(samples, 0, out=out)
+
+    def _slot(self, size: int) -> torch.UntypedStorage | None:
+        """None where there is no room for more memory that stays: torch then makes some for this batch."""
+        place = (self.turn, len(self.in_slots))
+        kept = self.kept.get(place)
+        if kept is not None and kept.nbytes() >= size:
+            return kept
+        if len(self.in_slots) >= self.most_tensors or not _room_for(size * self.workers):
+            return None
+        self.kept[place] = torch.UntypedStorage._new_shared(size)
+        return self.kept[place]
+
+    def _give_away(self) -> None:
+        """The script may come to hold this batch's shared memory: it is the script's, and the slot gets a new one."""
+        for number in range(len(self.in_slots)):
+            self.kept.pop((self.turn, number), None)
+
+
+def _room_for(size: int) -> bool:
+    """Every worker is about to keep as much, and a full file system ends a worker without an error: be modest."""
+    try:
+        return shutil.disk_usage(_SHARED_MEMORY).free > 4 * size
+    except OSError:
+        return False
+
+
+def _pinning_copies(batch: Any) -> bool:
+    """Whether torch's ``pin_memory`` reaches every tensor: it leaves objects that it does not know as they are, and
+    those with a method of that name see to it themselves."""
+    if isinstance(batch, (torch.Tensor, str, bytes, int, float, type(None))):
+        return True
+    if hasattr(batch, "pin_memory"):
+        return False
+    if isinstance(batch, Mapping):
+        return all(_pinning_copies(item) for item in batch.values())
+    return isinstance(batch, Sequence) and all(_pinning_copies(item) for item in batch)
+
+
+# -- in the training process, on the thread of a loader that pins its batches --------------------------------------
+
+
+class _InSlots:
+    """A batch on its way from a worker. torch lets a batch of a type that it does not know pin itself."""
+
+    def __init__(self, batch: Any, in_slots: list[torch.Tensor], mappings: int) -> None:
+        self.batch, self.in_slots, self.mappings = batch, in_slots, mappings
+
+    def pin_memory(self) -> Any:
+        _keep_mapped(self.in_slots, self.mappings)
+        return pin_memory(self.batch)
+
+
+class _OfThisThread(threading.local):
+    mappings: OrderedDict[int, torch.UntypedStorage] | None = None
+
+
+_of_this_thread = _OfThisThread()
+
+
+def _keep_mapped(tensors: list[torch.Tensor], most: int) -> None:
+    """torch maps shared memory again for every batch, unless a storage that it mapped before is still alive.
+
+    Each loader's iterator has a thread of its own, so what is kept ends with it.
+    """
+    mappings = _of_this_thread.mappings
+    if mappings is None:
+        mappings = _of_this_thread.mappings = OrderedDict()
+        _copy_with(max(1, min(_MOST_COPYING_THREADS, _usable_cores() // 4)))
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        mappings[storage.data_ptr()] = storage
+        mappings.move_to_end(storage.data_ptr())
+    while len(mappings) > most:  # slots that were replaced by larger ones
+        mappings.popitem(last=False)
+
+
+def _copy_with(threads: int) -> None:
+    """Copies of this thread are shared by several. torch gives each thread a number of its own, and threads that come
+    later the last number that was set anywhere: that one is put back, or it could change how others sum."""
+    torch.get_num_threads()  # a thread that never asked takes the last number when it first does
+    with ThreadPoolExecutor(1) as later:
+        number = later.submit(torch.get_num_threads).result()
+        torch.set_num_threads(threads)
+        later.submit(torch.set_num_threads, number).result()
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# -- finding -------------------------------------------------------------------------------------------------------
+
+
+def find(m: Measurement) -> Found | None:
+    loader = waited_for(m)
+    if not on_gpu(m) or loader is None or loader.num_workers == 0 or not step_ms(m) or _applied(m):
+        return None
+    waits = phase_ms(m, "loader") - epoch_starts_ms(loader) * (m.micro_batches or 1.0)
+    if waits < _SMALLEST_SHARE * step_ms(m) or rare_waits(m, loader):
+        return None
+    size = _mib_per_step(m, loader)
+    rate = size / 1024 / (step_ms(m) / 1e3)
+    if rate < _SMALLEST_GIB_PER_S:
+        return None
+    return Found(
+        exposed_ms=waits,
+        evidence={
+            "loader_wait_ms": round(waits, 3),
+            "batch_mib": round(size, 2),
+            "gib_per_s": round(rate, 2),
+            "num_workers": loader.num_workers,
+        },
+        says=(
+            f"every step waits {waits:.1f} of {step_ms(m):.1f} ms for a loader that sends {size:.0f} MiB a step, "
+            f"{rate:.1f} GiB/s, each batch in new shared memory"
+        ),
+        where=spot(loader),
+        why_not=_why_not(loader),
+    )
+
+
+def _applied(m: Measurement) -> bool:
+    return m.practices.get("batch_memory", "").startswith("applied")
+
+
+def _mib_per_step(m: Measurement, loader: Loader) -> float:
+    """What the loader sends; of a record that does not say it, what is copied to the GPU."""
+    if loader.batch_mib is not None:
+        return loader.batch_mib * (m.micro_batches or 1.0)
+    return sum(copy.mib_per_step for copy in copies_to_gpu(m))
+
+
+def _why_not(loader: Loader) -> str | None:
+    if loader.iterable:
+        return _ITERABLE
+    return _OWN_COLLATION if loader.default_collate is False else None
+
+
+PRACTICE = Practice(
+    name="batch_memory",
+    title="batch memory used again",
+    family="loader",
+    risk="exact",
+    source="R1: asynchronous loading. Measured by vivace: batches of 147 MiB every 34 ms instead of 60 on an H200.",
+    why=(
+        "A worker makes new shared memory for every batch; the training process maps it, copies it to pinned memory "
+        "on one thread, and unmaps it. All pages of it are set up twice, in the one process that more workers do not "
+        "relieve. With large batches that limits the loader. Memory that is used again stays mapped, and several "
+        "threads copy. Takes the shared memory of prefetch_factor + 1 batches a worker."
+    ),
+    by_hand=(
+        "# send less: bytes from the workers, numbers on the GPU\n"
+        "image = torch.from_numpy(pixels)                                    # uint8, in the dataset\n"
+        "images = images.to(device, non_blocking=True).float().div_(255)     # in the loop; then normalise\n"
+        "# or a collate_fn that stacks with out= into shared tensors which it keeps, prefetch_factor + 1 in turn,\n"
+        "# and a list in the training process that keeps them mapped; copy each batch before it is used again"
+    ),
+    find=find,
+    change=BatchMemory,
+    order=22,
+)
