@@ -83,6 +83,7 @@ def main() -> None:
     parser.add_argument("--tune-minutes", type=float, default=6.0, help="minutes for each tune")
     parser.add_argument("--tune-rounds", type=int, default=3, help="paired runs that each tune's proof rests on")
     parser.add_argument("--words", help="practices to take, instead of what a tune finds")
+    parser.add_argument("--against", help="hand-tuned sides to run, separated by commas; default: all of the script's")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60, help="timed steps of each run in the comparison")
     parser.add_argument("--quick", action="store_true", help="tiny models, one round: does it run?")
@@ -110,7 +111,8 @@ def compare(case: Case, args: argparse.Namespace, runs: Path, table: Table, cloc
         words.extend(args.words.split(",") if args.words else tuned_words(case, command, args, runs, table, clock))
 
     table.attempt(clock, tune, script=case.name, side="tune")
-    hands = case.hand_sides(args.quick, args.device)
+    wanted = args.against.split(",") if args.against else case.hands
+    hands = [side for side in case.hand_sides(args.quick, args.device) if side.name in wanted]
     tuned = [Side("tuned", command, words)] if words else []
     run_rounds([hands[0], *tuned, *hands[1:]], args.rounds, args.steps, runs / "rounds", clock)
     for side in (*hands, *tuned):

@@ -76,7 +76,7 @@ def test_a_queue_that_falls_is_waited_for_until_it_is_empty():
 
 def test_a_queue_too_long_to_wait_for_is_cut_short():
     falling = [Supply(1000 - step, 48 + step, 48) for step in range(400)]
-    for step_s, last in ((0.001, 4 + 200), (1.0, 4 + 15)):
+    for step_s, last in ((0.001, 4 + 200), (1.0, 4 + 8)):
         detector = WarmupDetector(None, several_ranks=False)
         assert steps_until_over(detector, [step_s] * 400, None, falling) == last
         assert detector.cut_short()

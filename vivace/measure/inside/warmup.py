@@ -16,7 +16,7 @@ _FOR_SEVERAL_RANKS = 10  # ranks must open the window at the same step, so they 
 _DRAINED = 1  # batches: with no more than so many ready, the loop runs at the loader's speed
 _SPAN_MIN = 10  # steps: over fewer, a queue that loses a tenth of a batch a step seems not to fall
 _MOST_DRAINING = 200  # steps, and …
-_MOST_DRAINING_S = 15.0  # … seconds to wait for a queue that runs empty: a very long one would take too long
+_MOST_DRAINING_S = 8.0  # … seconds to wait for a queue that runs empty: a very long one would take too long
 
 
 class WarmupDetector:
