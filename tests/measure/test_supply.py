@@ -50,10 +50,10 @@ def test_a_real_loader_at_the_end_of_its_epoch_is_not_known():
     assert known == [True] * 2 + [False] * 6
 
 
-def test_pinned_unpinned_and_early_batches_are_all_ready():
+def test_pinned_and_early_batches_are_ready_and_what_waits_to_be_pinned_is_not():
     tasks = {4: (0,), 5: (1, "early"), 6: (0,), 7: (1,), 8: (0,), 9: (1,)}
     iterator = Iterator(pinned=1, unpinned=2, tasks=tasks)
-    assert supply_of(iterator) == Supply(4, 2, 2)
+    assert supply_of(iterator) == Supply(2, 4, 2)
 
 
 def test_unknown_without_workers_or_with_the_iterator_gone():

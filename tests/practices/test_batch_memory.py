@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ import torch
 from practices.changed import needs_gpu, run_with
 from practices.evidence import measurement
 from practices.loaders import loader
-from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
+from practices.samples import Samples
+from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from vivace.practices import batch_memory
 from vivace.practices.batch_memory import PRACTICE, BatchMemory, find
@@ -39,11 +39,28 @@ def test_found_when_steps_wait_for_large_batches_of_workers():
     found = find(measurement(**WAITING))
     assert found is not None
     assert found.exposed_ms == 40.0
-    assert found.evidence == {"loader_wait_ms": 40.0, "batch_mib": 150.0, "gib_per_s": 1.46, "num_workers": 6}
+    assert found.evidence == {
+        "loader_wait_ms": 40.0, "launch_wait_ms": 0.0, "batch_mib": 150.0, "gib_per_s": 1.46, "num_workers": 6,
+    }  # fmt: skip
     assert "waits 40.0 of 100.0 ms" in found.says
     assert "150 MiB a step, 1.5 GiB/s" in found.says
     assert found.where == ("train.py", 12)
     assert found.why_not is None
+
+
+def test_found_when_its_thread_keeps_the_host_from_launching():
+    """250 MiB in 100 ms, 30 of which the GPU has nothing to do: the pinning thread holds Python's lock meanwhile."""
+    pinned = LARGE.model_copy(update={"batch_mib": 250.0, "pin_memory": True})
+    idle = {"loaders": (pinned,), "roles": {"matmul": 70.0}}
+    found = find(measurement(**idle))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(30.0)
+    assert "waits 30.0 of 100.0 ms for launches" in found.says
+    assert find(measurement(**{**idle, "roles": {"matmul": 98.0}})) is None
+    unpinned = pinned.model_copy(update={"pin_memory": False})
+    assert find(measurement(**{**idle, "loaders": (unpinned,)})) is None
+    slower = pinned.model_copy(update={"batch_mib": 150.0})
+    assert find(measurement(**{**idle, "loaders": (slower,)})) is None
 
 
 def test_without_the_loaders_own_figure_it_is_what_goes_to_the_gpu():
@@ -157,38 +174,6 @@ def test_a_loader_made_from_one_that_was_changed_is_changed_anew(gpu: None):
 
 
 # -- the same batches ----------------------------------------------------------------------------------------------
-
-FLOATS = 2**17  # half a MiB a sample: batches of two and more get memory that is kept
-Pair = namedtuple("Pair", "image label")
-
-
-class Owned(dict):
-    """A batch that sees to its pinning itself: not at all."""
-
-    def pin_memory(self) -> Owned:
-        return self
-
-
-class Samples(Dataset):
-    def __init__(self, kind: str, count: int = 46) -> None:
-        self.kind, self.count = kind, count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Any:
-        image = torch.full((FLOATS,), float(index))
-        if self.kind == "nested":
-            return {"image": image, "deep": [Pair(-image, index), ("name", image.double().numpy())]}
-        if self.kind == "growing":  # two batches of each length; and back to a short one in the middle
-            return torch.full((FLOATS // 2 * (1 + (index // 8 if index < 32 else 0)),), float(index)), index
-        if self.kind == "owned":
-            return Owned(image=image)
-        if self.kind == "small":
-            return torch.full((7,), float(index)), index
-        if self.kind == "failing" and index == 10:
-            raise ValueError("broken file")
-        return image, index
 
 
 @pytest.fixture

@@ -24,7 +24,15 @@ def test_a_gpu_that_waits_for_launches_is_worth_cuda_graphs():
     found = find(measurement(roles={"matmul": 30.0, "elementwise": 10.0}))
     assert found is not None
     assert found.exposed_ms == pytest.approx(0.75 * 10 + 60)
-    assert "compile=reduce-overhead" in found.also_try
+    assert found.setting == "compile=reduce-overhead"
+    assert found.also_try == ("compile", "compile=max-autotune")
+
+
+def test_where_it_does_not_they_are_tried_second():
+    found = find(measurement(roles={"matmul": 60.0, "elementwise": 38.0}))
+    assert found is not None
+    assert found.setting is None
+    assert found.also_try == ("compile=reduce-overhead", "compile=max-autotune")
 
 
 def test_on_a_cpu_idle_time_is_not_counted():

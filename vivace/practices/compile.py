@@ -14,11 +14,15 @@ from vivace.practices.engine.tensors import map_tensors
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
 
-_MODES = ("default", "reduce-overhead", "max-autotune", "regional")
+_GRAPHS = "reduce-overhead"
+_MODES = ("default", _GRAPHS, "max-autotune", "regional")
 _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 _FUSED_AWAY = 0.75  # of memory-bound time: chains of pointwise operators become one pass
 _CPU_FUSED_AWAY = 0.5
 _MANY_SHAPES = 8
+_HOST_BOUND = (
+    0.08  # of a step, that the GPU waits for launches: compiled kernels are shorter still, so it will wait more
+)
 
 
 class Compile(Change):
@@ -83,8 +87,13 @@ def find(m: Measurement) -> Found | None:
             f"{role_ms(m, *MEMORY_BOUND):.1f} ms of a step are memory-bound operators that can be fused"
             + (f", {launches:.1f} ms the GPU waits for launches" if launches > 0.02 * step_ms(m) else "")
         ),
+        setting=f"compile={_GRAPHS}" if launches > _HOST_BOUND * step_ms(m) else None,
         # Once kernels are short, launching them is often the limit: only a trial tells.
-        also_try=("compile=reduce-overhead", "compile=max-autotune") if on_gpu(m) else (),
+        also_try=(
+            ("compile" if launches > _HOST_BOUND * step_ms(m) else f"compile={_GRAPHS}", "compile=max-autotune")
+            if on_gpu(m)
+            else ()
+        ),
     )
 
 

@@ -26,7 +26,7 @@ def candidates(findings: Sequence[Finding], measurement: Measurement, allowed: S
 def alternatives(findings: Iterable[Finding], word: str) -> tuple[str, ...]:
     """Other words of the same practice that its finding names (``compile=reduce-overhead``)."""
     name = split_word(word)[0]
-    return next((f.also_try for f in findings if f.practice == name), ())
+    return tuple(other for other in next((f.also_try for f in findings if f.practice == name), ()) if other != word)
 
 
 def combined(current: Sequence[str], word: str) -> tuple[str, ...] | None:

@@ -29,6 +29,7 @@ _STEPS = (10, 100)  # … within these numbers of steps
 _FIRST_STEPS = 20
 _WORTH_MORE = 1.05  # a practice that did not pay is tried again when it is now worth so much more
 _ONLY_ON_TOP = ("compile=max-autotune",)  # minutes of compilation: only where compiled code has paid already
+_ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code without them will not pay more
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _SMALLEST_GAIN = 0.01
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
@@ -47,6 +48,8 @@ class Search:
     baseline: Trial
     again: Trial
     findings: tuple[Finding, ...]
+    latest: tuple[Finding, ...] = ()
+    """What was found when the evidence was taken again."""
     words: tuple[str, ...] = ()
     best: Trial = field(init=False)
     rejected: dict[str, Rejected] = field(default_factory=dict)
@@ -89,7 +92,8 @@ class Search:
             words = combined(words, word) or words
         if not self.has_time():
             return False
-        trial = self.bench.run("try-together", words, evidence=True, limit_s=self._limit_s())
+        limit_s = max(self._limit_s(word) for word in chosen)
+        trial = self.bench.run("try-together", words, evidence=True, limit_s=limit_s)
         label = f"{len(chosen)} together"
         if trial.outcome != "ok":
             self.bench.say(f"  [dim]–[/] {label:32} [dim]{_first_line(_why(trial))}: one by one[/]")
@@ -149,7 +153,7 @@ def search(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Sear
         quick, slow = _look_again(found, slow)
         _try_all(found, quick)
     for word in slow:
-        kept = found.attempt(word)
+        kept = found.attempt(word) or _with_its_loader(found, word)
         _other_ways(found, word, kept)
     _feed_faster(found)
     return found
@@ -169,6 +173,10 @@ def _is_precision(word: str) -> bool:
     return get_practice(split_word(word)[0]).family == "precision"
 
 
+def _is_loader(word: str) -> bool:
+    return get_practice(split_word(word)[0]).family == "loader"
+
+
 def _bundle(found: Search, words: list[str]) -> list[str]:
     """What may go together: what was found (not only worth a try), and of the precisions the most valuable."""
     promised = {finding.setting or finding.practice for finding in found.findings}
@@ -180,11 +188,24 @@ def _bundle(found: Search, words: list[str]) -> list[str]:
     return chosen
 
 
+def _with_its_loader(found: Search, word: str) -> bool:
+    """A practice may not pay only because the loader cannot follow any more: then the two are one attempt."""
+    trial = found.bench.trials[-1]
+    if trial.measurement is None or word not in trial.practices:
+        return False
+    now = diagnose(trial.measurement)
+    loaders = [w for w in candidates(now, trial.measurement, found.allowed) if _is_loader(w)]
+    kept = {split_word(other)[0] for other in found.words}
+    loaders = [w for w in loaders if split_word(w)[0] not in kept]
+    found.findings = _merged(found.findings, now)
+    return bool(loaders) and found.attempt_together([word, loaders[0]])
+
+
 def _feed_faster(found: Search) -> None:
     """A step that became shorter may wait for its loader: the best trial's own waits tell, without a profile."""
     while True:
         now = diagnose(measured(found.best))
-        words = [w for w in _not_settled(found, now) if get_practice(split_word(w)[0]).family == "loader"]
+        words = [w for w in _not_settled(found, now) if _is_loader(w)]
         found.findings = _merged(found.findings, now)
         if not any(found.attempt(word) for word in words):
             return
@@ -217,7 +238,9 @@ def _look_again(found: Search, slow: list[str]) -> tuple[list[str], list[str]]:
     now = diagnose(measured(trial))
     quick, slow_now = _split(_not_settled(found, now))
     found.findings = _merged(found.findings, now)
-    return quick, list(dict.fromkeys([*slow_now, *slow]))
+    found.latest = now
+    again = {split_word(word)[0] for word in slow_now}
+    return quick, [*slow_now, *(word for word in slow if split_word(word)[0] not in again)]
 
 
 def _not_settled(found: Search, now: tuple[Finding, ...]) -> list[str]:
@@ -238,9 +261,9 @@ def _merged(first: tuple[Finding, ...], second: tuple[Finding, ...]) -> tuple[Fi
 
 def _other_ways(found: Search, word: str, kept: bool) -> None:
     """Other arguments of a practice, in its place: CUDA graphs help where compiled code launches too slowly."""
-    for other in alternatives(found.findings, word):
-        if kept or other not in _ONLY_ON_TOP:
-            kept = found.attempt(other) or kept
+    for other in alternatives((*found.latest, *found.findings), word):
+        if other not in (_ONLY_WITHOUT if kept else _ONLY_ON_TOP):
+            kept = found.attempt(other) or _with_its_loader(found, other) or kept
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

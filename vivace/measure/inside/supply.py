@@ -58,8 +58,10 @@ class Feed:
 
 
 def _ready(iterator: Any) -> int:
-    """In the queue, before it where a thread pins memory, and behind it: batches that came before their turn."""
+    """In the queue, and behind it: batches that came before their turn.
+
+    Where a thread pins memory, what workers have done and it has not pinned is not ready: with large batches that
+    thread may be the slowest of all, and its work piles up before it.
+    """
     ready: int = iterator._data_queue.qsize()
-    if iterator._worker_result_queue is not iterator._data_queue:
-        ready += iterator._worker_result_queue.qsize()
     return ready + sum(len(task) > 1 for task in iterator._task_info.values())
