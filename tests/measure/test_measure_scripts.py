@@ -193,13 +193,16 @@ def test_torchrun_with_two_ranks(vivace: Callable):
     assert [rank["rank"] for rank in record["ranks"]] == [0, 1]
     assert (record["batch_size"], record["global_batch_size"]) == (16, 32)
     assert record["phases_ms"]["communication"]["median"] > 0
+    assert record["input_imbalance"] == 0.0
     check_parts(record)
 
 
 def test_ranks_started_by_spawn(measure: Callable):
-    record = measure("ddp.py", "--spawn", TEST_PORT=free_port()).record
+    """The second rank's batches are twice as large: 32 samples where the mean is 24."""
+    record = measure("ddp.py", "--spawn", "--uneven", TEST_PORT=free_port()).record
     assert [rank["rank"] for rank in record["ranks"]] == [0, 1]
-    assert record["global_batch_size"] == 32
+    assert record["global_batch_size"] == 48
+    assert record["input_imbalance"] == pytest.approx(32 / 24 - 1)
 
 
 @pytest.mark.parametrize(

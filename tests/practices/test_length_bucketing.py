@@ -20,7 +20,7 @@ def test_padding_is_priced_by_its_share_of_the_computing():
 
 
 def test_ranks_that_wait_for_the_longest_are_priced_by_the_wait():
-    found = find(measurement(imbalance_ms=14.0, input_shapes=9))
+    found = find(measurement(imbalance_ms=14.0, input_imbalance=0.3, input_shapes=9))
     assert found is not None
     assert found.exposed_ms == 14.0
     assert found.evidence["imbalance_ms"] == 14.0
@@ -30,8 +30,9 @@ def test_ranks_that_wait_for_the_longest_are_priced_by_the_wait():
     "present",
     [
         {"structure": {"padding_share": 0.02}, "input_shapes": 12},
-        {"imbalance_ms": 14.0, "input_shapes": 1},  # one length for all: a slow GPU, not the data
-        {"imbalance_ms": 2.0, "input_shapes": 9},
+        {"imbalance_ms": 14.0, "input_imbalance": 0.0, "input_shapes": 9},  # the same lengths: a slow GPU, not the data
+        {"imbalance_ms": 14.0, "input_imbalance": None},
+        {"imbalance_ms": 2.0, "input_imbalance": 0.3, "input_shapes": 9},
         {"structure": {"padding_share": None}},
     ],
 )

@@ -101,6 +101,7 @@ def merge(
         before_window_s=first["before_window_s"],
         input_shapes=first["input_shapes"],
         imbalance_ms=_imbalance_ms(payloads),
+        input_imbalance=_input_imbalance(payloads),
         structure=Structure(**first["structure"]),
         practices=practices or {},
         parameters=first["parameters"]["total"],
@@ -201,6 +202,14 @@ def _imbalance_ms(payloads: Sequence[Payload]) -> float | None:
     ]
     excess = [max(column) - sum(column) / len(column) for column in zip(*per_rank, strict=False)]
     return sum(excess) / len(excess) if excess else None
+
+
+def _input_imbalance(payloads: Sequence[Payload]) -> float | None:
+    """How much more the rank with the largest inputs gets than the ranks on average: a share, mean over the steps."""
+    columns = [c for c in zip(*(p.get("input_elements", ()) for p in payloads), strict=False) if sum(c)]
+    if len(payloads) < 2 or not columns:
+        return None
+    return sum(max(column) * len(column) / sum(column) - 1 for column in columns) / len(columns)
 
 
 def _mean_losses(payloads: Sequence[Payload]) -> tuple[float | None, ...]:

@@ -17,8 +17,8 @@ _SMALLEST_SHARE = 0.05
 def find(m: Measurement) -> Found | None:
     padding = m.structure.padding_share or 0.0
     padded = padding * compute_ms(m)
-    # Ranks that compute different lengths wait for the longest; with one shape for all it has another cause.
-    unbalanced = m.imbalance_ms or 0.0 if (m.input_shapes or 1) > 1 else 0.0
+    # Ranks that compute different lengths wait for the longest; where their inputs are alike it has another cause.
+    unbalanced = m.imbalance_ms or 0.0 if (m.input_imbalance or 0.0) > _SMALLEST_SHARE else 0.0
     exposed = max(padded, unbalanced)
     if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
@@ -31,6 +31,7 @@ def find(m: Measurement) -> Found | None:
         evidence={
             "padding_share": round(padding, 3),
             "imbalance_ms": round(m.imbalance_ms, 3) if m.imbalance_ms is not None else None,
+            "input_imbalance": round(m.input_imbalance, 3) if m.input_imbalance is not None else None,
             "input_shapes": m.input_shapes,
             "ranks": max(1, len(m.ranks)),
         },

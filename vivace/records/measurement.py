@@ -207,6 +207,7 @@ class Measurement(Record):
     before_window_s: float | None = Field(None, description="from the import of torch to the first timed step")
     input_shapes: int | None = Field(None, description="different shapes that went into the model")
     imbalance_ms: float | None = Field(None, description="per step, slowest rank's computing over the ranks' mean")
+    input_imbalance: float | None = Field(None, description="share, largest rank's inputs over the ranks' mean")
     structure: Structure = Field(default_factory=Structure)
     practices: dict[str, str] = Field(default_factory=dict, description="asked by `--with` → 'applied' or why not")
     parameters: int | None = None

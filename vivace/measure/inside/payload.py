@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -83,9 +84,14 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "trajectory": _trajectory(session) if touch_gpu or not on_gpu else [],
         "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
         "input_shapes": len({f["shape"] for step in main.steps for f in step.forwards if f["grad"]}),
+        "input_elements": [sum(_elements(f["shape"]) for f in step.forwards if f["grad"]) for step in main.steps],
         "structure": describe_structure(session),
         "notes": session.notes,
     }  # fmt: skip
+
+
+def _elements(shape: tuple[int, ...] | None) -> int:
+    return math.prod(shape) if shape is not None else 0
 
 
 def _measured_marks(session: Session) -> tuple[list[Any], bool]:
