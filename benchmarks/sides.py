@@ -25,6 +25,7 @@ __all__ = ["EXAMPLES", "Side", "ratio", "run_rounds", "vivace_json"]
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
+_TO_END_S = 20.0
 
 
 @dataclass
@@ -82,8 +83,13 @@ def vivace_json(arguments: Sequence[str], command: Sequence[str], timeout_s: flo
         process = subprocess.Popen(
             whole, stdout=out, stderr=subprocess.PIPE, text=True, errors="replace", cwd=ROOT, start_new_session=True
         )
-        timer = threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGKILL))  # with all that it started
-        timer.start()
+        # Asked to end first: then it also ends what left its process group, as the ranks of torchrun do.
+        timers = [
+            threading.Timer(timeout_s, os.killpg, (process.pid, signal.SIGTERM)),
+            threading.Timer(timeout_s + _TO_END_S, os.killpg, (process.pid, signal.SIGKILL)),
+        ]
+        for timer in timers:
+            timer.start()
         last: list[str] = []
         assert process.stderr is not None
         for line in process.stderr:
@@ -93,13 +99,14 @@ def vivace_json(arguments: Sequence[str], command: Sequence[str], timeout_s: flo
                 last = [*last[-2:], line.strip()]
                 print("   ", line.rstrip(), flush=True)
         code = process.wait()
-        timer.cancel()
+        for timer in timers:
+            timer.cancel()
         out.seek(0)
         text = out.read()
     try:
         return json.loads(text)
     except ValueError:
         pass
-    if code == -signal.SIGKILL:
+    if code in (-signal.SIGKILL, -signal.SIGTERM):
         raise RuntimeError(f"vivace {arguments[0]} took more than {timeout_s:.0f} s") from None
     raise RuntimeError(f"vivace {arguments[0]} (exit {code}): {' / '.join(last)}") from None

@@ -38,9 +38,11 @@ if __name__ == "__main__":
     width, batch_size = (32, 4) if args.small else (256, 8)
     draw = random.Random(0)
     lengths = [int(8 * 32 ** draw.random()) for _ in range(batch_size * world * 200)]  # 8 to 256, mostly short
-    if args.fixed:  # sorted within windows of ten global batches: neighbours, one to each rank, are alike
-        window = batch_size * world * 10
-        lengths = [n for i in range(0, len(lengths), window) for n in sorted(lengths[i : i + window])]
+    if args.fixed:  # sorted, cut into global batches, and these shuffled: samples that ranks compute together are alike
+        lengths = sorted(lengths)
+        together = [lengths[i : i + batch_size * world] for i in range(0, len(lengths), batch_size * world)]
+        draw.shuffle(together)
+        lengths = [n for batch in together for n in batch]
     texts = [(torch.randint(1, 1000, (n,)), n % 10) for n in lengths]
     sampler = DistributedSampler(texts, shuffle=not args.fixed)
     loader = DataLoader(texts, batch_size, sampler=sampler, collate_fn=padded)  # the defect

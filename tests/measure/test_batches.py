@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from vivace.measure.inside.batches import BatchReader, describe_inputs, host_mib
+from vivace.measure.inside.batches import BatchReader, describe_inputs, host_mib, padding
 
 
 def batch_size_of(batch: object, asked: int | None = None) -> int | None:
@@ -64,3 +65,19 @@ def test_the_size_of_a_batch_is_that_of_its_tensors_on_the_host():
     assert host_mib((image, {"deep": [label, "name", 3, None]})) == 3.0
     assert host_mib(image.to("meta")) == 0.0
     assert host_mib("no tensor at all") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "filled"),
+    [
+        ([[5, 6, 7, 0, 0, 0], [1, 2, 3, 4, 5, 6]], 2),  # of a run of three the first may be a token
+        ([[5, 6, 7, 8, 9, 0], [1, 2, 3, 4, 5, 6]], 0),
+        ([[0, 0, 0, 0], [1, 1, 1, 1]], 0),  # one value all along: not a text
+    ],
+)
+def test_padding_is_counted_from_the_rows_ends(rows: list[list[int]], filled: int):
+    ids = torch.tensor(rows)
+    count, positions = padding((ids,), {}) or (None, 0)
+    assert (int(count), positions) == (filled, ids.numel())
+    assert padding((ids.float(),), {}) is None
+    assert padding((), {"input_ids": ids}) is not None

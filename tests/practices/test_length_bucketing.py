@@ -19,6 +19,14 @@ def test_padding_is_priced_by_its_share_of_the_computing():
     assert "40% of the tokens are padding" in found.says
 
 
+def test_both_add_up_but_padding_is_not_waited_for_twice():
+    found = find(measurement(structure={"padding_share": 0.5}, imbalance_ms=20.0, input_imbalance=0.3))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(0.5 * 90.0 + 0.5 * 20.0)
+    assert "50% of the tokens are padding" in found.says
+    assert "computes 20.0 ms a step more" in found.says
+
+
 def test_ranks_that_wait_for_the_longest_are_priced_by_the_wait():
     found = find(measurement(imbalance_ms=14.0, input_imbalance=0.3, input_shapes=9))
     assert found is not None

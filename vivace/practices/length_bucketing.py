@@ -19,13 +19,14 @@ def find(m: Measurement) -> Found | None:
     padded = padding * compute_ms(m)
     # Ranks that compute different lengths wait for the longest; where their inputs are alike it has another cause.
     unbalanced = m.imbalance_ms or 0.0 if (m.input_imbalance or 0.0) > _SMALLEST_SHARE else 0.0
-    exposed = max(padded, unbalanced)
+    exposed = padded + (1 - padding) * unbalanced  # without padding, there is also less to wait for
     if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
-    if padded >= unbalanced:
-        says = f"{padding:.0%} of the tokens are padding, on which {padded:.1f} ms of a step are spent"
-    else:
-        says = f"the rank with the longest samples computes {unbalanced:.1f} ms a step more than the others on average"
+    parts = (
+        [f"{padding:.0%} of the tokens are padding, on which {padded:.1f} ms of a step are spent"] if padding else []
+    )
+    if unbalanced:
+        parts.append(f"the rank with the longest samples computes {unbalanced:.1f} ms a step more than the average")
     return Found(
         exposed_ms=exposed,
         evidence={
@@ -35,7 +36,7 @@ def find(m: Measurement) -> Found | None:
             "input_shapes": m.input_shapes,
             "ranks": max(1, len(m.ranks)),
         },
-        says=says,
+        says="; ".join(parts),
         where=spot(waited_for(m)),
     )
 

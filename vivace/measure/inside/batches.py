@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["BatchReader", "describe_inputs", "host_mib", "padding_share"]
+__all__ = ["BatchReader", "describe_inputs", "host_mib", "padding"]
 
 _DEPTH = 4  # batches are tuples of dicts of tensors; deeper nesting is not a batch
 
@@ -54,16 +54,19 @@ class BatchReader:
         return int(shape[1] if self.where == "second" and len(shape) > 1 else shape[0])
 
 
-def padding_share(args: tuple[Any, ...], kwargs: dict[str, Any]) -> float | None:
-    """The share of positions that only fill rows of token ids up: the longest run of one value at each row's end."""
+def padding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int] | None:
+    """(positions that only fill rows of token ids up, all positions); the first on the ids' device, not waited for.
+
+    What fills up is the longest run of one value at each row's end, but for one.
+    """
     with contextlib.suppress(Exception):
         tensor = kwargs.get("input_ids")
         tensor = tensor if tensor is not None else _first_tensor((args, kwargs))
         if tensor is not None and str(tensor.dtype) in _ID_DTYPES and tensor.dim() == 2 and tensor.shape[1] > 1:
             differs = (tensor != tensor[:, -1:]).flip(1).int()
             run = differs.argmax(dim=1)  # equal values at the end of each row, the last one included
-            filled = (run - 1).clamp(min=0).float() * (differs.amax(dim=1) > 0)
-            return float(filled.mean() / tensor.shape[1])
+            filled = (run - 1).clamp(min=0) * (differs.amax(dim=1) > 0)
+            return filled.sum(), tensor.numel()
     return None
 
 

@@ -23,7 +23,7 @@ _counting: list[FlopCount] = []
 
 
 def counting() -> bool:
-    """Whether this is the step whose operators are counted."""
+    """Whether FLOPs are being counted now."""
     return bool(_counting)
 
 

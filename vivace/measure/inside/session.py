@@ -244,8 +244,10 @@ class Session:
         return self.forwards.roots if self.forwards is not None else ()
 
     def _open_window(self) -> None:
-        if self.forwards is not None and not something_was_compiled():
-            self.forwards.narrow()
+        if self.forwards is not None:
+            self.forwards.watches_padding = False
+            if not something_was_compiled():
+                self.forwards.narrow()
         self.warmup_done = self.total_steps
         self.warmup_cut_short = self.warmup.cut_short()
         self.supply_at_start = self.feed.moment()
@@ -262,6 +264,8 @@ class Session:
         self.window = (self.window_start, len(self.recorder.marks))
         self.supply_at_end = self.feed.moment()
         self.memory = self._memory_now()
+        if self.forwards is not None:
+            self.forwards.settle_padding()
         self._enter(Stage.TAIL)
         self._during_tail()
 

@@ -15,13 +15,15 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 from torch.compiler import is_compiling
 
-from vivace.measure.inside.batches import describe_inputs, padding_share
-from vivace.measure.inside.flops import counting
+from vivace.measure.inside.batches import describe_inputs, padding
+from vivace.measure.inside.flops import uncounted
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.places import user_place
 from vivace.measure.inside.recorder import Recorder
 
 __all__ = ["Forwards", "install"]
+
+_PADDINGS = 32  # batches that are looked at for padding
 
 
 class Forwards:
@@ -32,6 +34,8 @@ class Forwards:
         self.original = torch.nn.Module.__call__
         self.call: Any = None
         self.autocast: str | None = None  # the dtype of the autocast around the first forward
+        self.watches_padding = True  # until the window opens
+        self.paddings: list[tuple[Any, int]] = []
         self.padding_share: float | None = None
         self.eval_with_grad: dict[str, dict[str, Any]] = {}  # forwards in eval mode that kept a graph, by line
 
@@ -46,6 +50,20 @@ class Forwards:
         place = user_place(2) or {"file": "?", "line": 0, "code": ""}
         entry = self.eval_with_grad.setdefault(f"{place['file']}:{place['line']}", {**place, "forwards": 0})
         entry["forwards"] += 1
+
+    def note_padding(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(self.paddings) >= _PADDINGS or (
+            torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+        ):
+            return
+        if (found := uncounted(lambda inputs: padding(*inputs), (args, kwargs))) is not None:
+            self.paddings.append(found)
+
+    def settle_padding(self) -> None:
+        """After the timed steps: this waits for the GPU."""
+        filled = sum(float(count) for count, _ in self.paddings)
+        positions = sum(size for _, size in self.paddings)
+        self.padding_share = filled / positions if positions else None
 
     def narrow(self) -> None:
         """From here on watch only the classes that roots are of (unless someone else stands around us)."""
@@ -87,8 +105,8 @@ def install(recorder: Recorder) -> Forwards:
             extra = {"root": id(self), "samples": samples, "tokens": tokens, "shape": shape, "grad": grad}
             if grad and recorder.evaluating:
                 forwards.note_grad_in_eval()
-            if counting() and forwards.padding_share is None:
-                forwards.padding_share = padding_share(args, kwargs)
+            if grad and forwards.watches_padding:
+                forwards.note_padding(args, kwargs)
             return output
         finally:
             recorder.inside = False
