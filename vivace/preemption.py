@@ -17,6 +17,8 @@ Runs in the user's training process: standard library and torch only. Touches si
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import shutil
 import signal
@@ -36,6 +38,22 @@ DEFAULT_MAX_REQUEUES = 10
 _SCONTROL_S = 60.0
 _GOES_ON = ("RUNNING", "TIMEOUT", "PREEMPTED")  # a job in any other state was ended by someone who meant it
 _REQUEUED = ("PENDING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RUNNING")
+
+
+_leaving: list[int] = []  # processes that end because all ranks agreed to
+
+
+def _end_process_groups() -> None:
+    """Before Python takes a rank apart: with gloo's threads alive it may be aborted (pytorch issue 190489), and an exit
+    code of 134 asks nobody to start the job again. Registered when this module is imported: it runs after the script's
+    ``finally`` blocks, which may end the groups themselves, and after most of its exit handlers."""
+    dist = _initialized_distributed()
+    if os.getpid() in _leaving and dist is not None:
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+
+
+atexit.register(_end_process_groups)
 
 
 class Preemption:
@@ -99,6 +117,7 @@ class Preemption:
             print(f"vivace: stopped by {name}; {self._ask_to_go_on()}", file=sys.stderr, flush=True)
         if dist is not None:
             dist.barrier(group=self._group)
+            _leaving.append(os.getpid())
         sys.exit(EXIT_INTERRUPTED)
 
     def _ask_to_go_on(self) -> str:

@@ -57,9 +57,10 @@ def test_a_crash_during_warm_up_still_gives_what_was_seen(measure: Callable):
     assert (done.record["status"], done.record["steps"]) == ("partial", 2)
 
 
-def test_after_its_exit_handlers_a_script_that_we_ended_is_not_taken_apart(measure: Callable):
+def test_after_its_exit_handlers_a_script_that_we_ended_is_not_taken_apart(measure: Callable, tmp_path: Path):
     """Freeing gigabytes of shared and pinned memory takes seconds, and the next trial waits for them."""
     done = measure("misbehaving.py", "slow-end", options=("--steps", "5", "--warmup", "3"))
+    assert (tmp_path / "never_closed.txt").read_text() == "written"
     assert (done.code, done.record["status"]) == (0, "complete")
     printed = (done.folder / "stdout.log").read_text()
     assert "the script's own exit handler" in printed

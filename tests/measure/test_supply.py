@@ -37,9 +37,11 @@ def supply_of(iterator: object) -> Supply | None:
 def test_a_real_loader_with_workers_fills_its_queue():
     iterator = iter(DataLoader(TensorDataset(torch.arange(100)), 1, num_workers=2, prefetch_factor=3))
     deadline_s = time.monotonic() + 60
-    while supply_of(iterator) != Supply(6, 0, 2) and time.monotonic() < deadline_s:
+    while supply_of(iterator) != Supply(6, 0, 2, 100) and time.monotonic() < deadline_s:
         time.sleep(0.01)
-    assert supply_of(iterator) == Supply(6, 0, 2)
+    assert supply_of(iterator) == Supply(6, 0, 2, 100)
+    next(iterator)
+    assert supply_of(iterator)[-1] == 99
 
 
 def test_a_real_loader_at_the_end_of_its_epoch_is_not_known():

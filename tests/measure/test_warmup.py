@@ -82,6 +82,24 @@ def test_a_queue_too_long_to_wait_for_is_cut_short():
         assert detector.cut_short()
 
 
+def test_an_epoch_with_few_batches_left_is_not_used_up_by_waiting():
+    falling = [Supply(100 - step, 10 + step, 4, left=120 - step) for step in range(120)]
+    detector = WarmupDetector(None, several_ranks=False, steps_after=60)
+    assert steps_until_over(detector, [0.01] * 120, None, falling) == 61
+    assert detector.cut_short()
+
+
+def test_a_stall_of_the_training_does_not_make_a_falling_queue_level():
+    """Meanwhile the workers go on: ten batches more are ready, and the queue falls on from there."""
+    counts = [60 - step + (10 if step >= 24 else 0) for step in range(70)]
+    falling = [Supply(max(0, count), 30, 4) for count in counts]
+    times_s = [0.01] * 24 + [0.2] + [0.01] * 45
+    detector = WarmupDetector(None, several_ranks=False)
+    over = steps_until_over(detector, times_s, None, falling)
+    assert over is not None
+    assert falling[over - 1].ready <= 1
+
+
 def test_a_queue_that_stays_level_is_not_waited_for():
     level = [Supply(10, 10, 2)] * 100
     detector = WarmupDetector(None, several_ranks=False)

@@ -170,7 +170,7 @@ def test_a_loader_made_from_one_that_was_changed_is_changed_anew(gpu: None):
     without_workers = {**first, "num_workers": 0}
     with pytest.raises(NotApplicable):
         BatchMemory().loader(without_workers)
-    assert without_workers["collate_fn"] is None
+    assert without_workers["collate_fn"] is default_collate
 
 
 # -- the same batches ----------------------------------------------------------------------------------------------

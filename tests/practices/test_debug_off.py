@@ -103,6 +103,10 @@ for _ in range(100):
         ("loss.backward()", []),
         ("with torch.autograd.detect_anomaly(): loss.backward()", ["anomaly detection"]),
         (
+            "torch.use_deterministic_algorithms(mode=True, warn_only=True); loss.backward()",
+            ["deterministic algorithms"],
+        ),
+        (
             "loss.backward(); "
             "torch.autograd.gradcheck(torch.sin, (torch.ones(2, dtype=torch.float64, requires_grad=True),))",
             ["gradcheck"],

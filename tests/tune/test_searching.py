@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from practices.evidence import measurement
+from rich.text import Text
 
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.finding import Finding, Risk
@@ -32,6 +33,8 @@ class World:
     faster: dict[str, float]
     batch_ms: float = 0.0
     crashes: tuple[str, ...] = ()
+    message: str = ""
+    compile_s: float = 0.0  # of each compiled set, the first time
     budget_s: float = 1e4
     settings: Settings = field(default_factory=Settings)
     command: tuple[str, ...] = ("python", "train.py")
@@ -60,12 +63,21 @@ class World:
     def run(self, label: str, words: Sequence[str] = (), **options: Any) -> Trial:
         crashed = any(word in self.crashes for word in words)
         trial = Trial(
-            name=f"{len(self.trials):03d}-{label}", command=self.command, practices=tuple(words), seconds=TRIAL_S,
-            outcome="crash" if crashed else "ok", measurement=None if crashed else self.measured(words, **options),
-        )  # fmt: skip
+            name=f"{len(self.trials):03d}-{label}",
+            command=self.command,
+            practices=tuple(words),
+            seconds=self.seconds(words),
+            outcome="crash" if crashed else "ok",
+            message=self.message,
+            measurement=None if crashed else self.measured(words, **options),
+        )
         self.trials.append(trial)
-        self.used_s += TRIAL_S
+        self.used_s += trial.seconds
         return trial
+
+    def seconds(self, words: Sequence[str]) -> float:
+        cold = "compile" in words and tuple(words) not in {trial.practices for trial in self.trials}
+        return TRIAL_S + (self.compile_s if cold else 0.0)
 
     def measured(self, words: Sequence[str], evidence: bool = False, **_: Any) -> Measurement:
         step, waits = self.step_ms(words)
@@ -123,6 +135,22 @@ def test_where_that_crashes_they_are_tried_one_by_one(search_in):
     assert not found.unproven
 
 
+def test_what_ended_its_trial_is_not_tried_again(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "metric_checks": 1.1}, crashes=("metric_checks",))
+    search_in(world)
+    crashed = [trial for trial in world.trials if "metric_checks" in trial.practices]
+    assert len(crashed) == 2  # with all the others, and alone
+
+
+def test_what_a_script_says_is_no_markup(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0}, crashes=("bf16",), message="no files in [/data/train]")
+    search_in(world)
+    told = [line for line in world.told if "data/train" in line]
+    assert told
+    for line in told:
+        assert "[/data/train]" in Text.from_markup(line).plain
+
+
 def test_where_one_slows_all_down_they_are_tried_one_by_one(search_in):
     world = World({"channels_last": 1.2, "bf16": 0.1})
     found = search_in(world)
@@ -177,6 +205,13 @@ def test_the_proof_leaves_out_what_brings_nothing_and_keeps_the_figures_of_the_r
     assert by_name["bf16"].last.median == pytest.approx(2.0)
     assert by_name["channels_last"].alone.median == pytest.approx(1.3)  # type: ignore[union-attr]
     assert proof.speedup.median == pytest.approx(2.6)
+
+
+def test_what_slows_a_compiled_set_is_left_out_although_compiling_took_long(search_in):
+    world = World({"bf16": 2.0, "metric_checks": 0.9, "compile": 1.5}, compile_s=30.0, budget_s=20 * TRIAL_S)
+    proof = proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]
+    assert {gain.practice for gain in proof.practices} == {"bf16", "compile"}
+    assert proof.speedup.median == pytest.approx(3.0)
 
 
 def test_what_nobody_looked_at_alone_is_said(search_in):

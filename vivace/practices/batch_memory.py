@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -42,7 +43,7 @@ _ITERABLE = "the dataset is iterable: a worker may be given more batches than it
 class BatchMemory(Change):
     def loader(self, arguments: dict[str, Any]) -> None:
         if isinstance(arguments["collate_fn"], _IntoSlots):  # a framework made this loader from one of ours
-            arguments["collate_fn"] = None
+            arguments["collate_fn"] = default_collate
         _check(arguments)
         slots = (arguments["prefetch_factor"] or _DEFAULT_PREFETCH) + 1
         arguments["collate_fn"] = _IntoSlots(slots, arguments["num_workers"])
@@ -164,7 +165,8 @@ class _InSlots:
         self.batch, self.in_slots, self.mappings = batch, in_slots, mappings
 
     def pin_memory(self) -> Any:
-        _keep_mapped(self.in_slots, self.mappings)
+        with contextlib.suppress(Exception):  # without it the batch is as right, and only slower
+            _keep_mapped(self.in_slots, self.mappings)
         return pin_memory(self.batch)
 
 

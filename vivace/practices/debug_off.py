@@ -88,14 +88,15 @@ def find(m: Measurement) -> Found | None:
     on = m.structure.debugging
     ours = [name for name in on if name in _BY_VIVACE]
     exposed = max((_at_most_ms(m, name) for name in on), default=0.0)
-    worst = max(m.structure.debugging_where.items(), key=lambda item: _at_most_ms(m, item[0]), default=None)
+    worst = max(on, key=lambda name: _at_most_ms(m, name), default="")
+    place = m.structure.debugging_where.get(worst)
     if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     return Found(
         exposed_ms=exposed,
         evidence={"on": ", ".join(on), "backward_ms": round(phase_ms(m, "backward"), 3)},
         says=f"left on: {', '.join(on)}; the cost is known only once it is off, at most {exposed:.1f} ms of a step",
-        where=(worst[1].file, worst[1].line) if worst else None,
+        where=(place.file, place.line) if place else None,
         by_hand="\n".join(_LINES[name] for name in on if name in _LINES),
         why_not=None if ours else f"vivace leaves {' and '.join(on)} to you",
     )

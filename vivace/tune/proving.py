@@ -42,7 +42,7 @@ class _Verdict:
 
 def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     notes: list[str] = []
-    lasts = _leave_one_out(bench, found, found.words, keep_s=rounds * (found.again.seconds + found.best.seconds))
+    lasts = _leave_one_out(bench, found, found.words, keep_s=rounds * found.pair_s)
     words = _without_dead_weight(bench, found, lasts)
     verdict = _paired(bench, found, words, rounds, "round")
     if verdict.words and verdict.harm is not None and verdict.harm.verdict == "outside the band":
@@ -50,9 +50,12 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     if verdict.words and verdict.speedup.low <= 1.0:
         notes.append("the gain does not stand out from the noise: nothing is recommended")
         verdict = _dropped(found, verdict, "the paired runs do not stand out from the noise")
-    if verdict.words == found.words:
-        verdict = _without_what_slows(bench, found, verdict, lasts, rounds)
-    gains = _ablation(bench, found, verdict, lasts, notes)
+    of_this_set = dict(lasts) if verdict.words == found.words else {}
+    looked_at = {*lasts, *(word for word in verdict.words if word not in found.unproven)}
+    of_this_set |= _leave_one_out(bench, found, verdict.words, keep_s=found.pair_s, known=looked_at)
+    proved = verdict
+    verdict = _without_what_slows(bench, found, verdict, of_this_set, rounds, notes)
+    gains = _ablation(bench, found, verdict, lasts, of_this_set if verdict is proved else {}, notes)
     if not_alone := [g.practice for g in gains if g.practice in found.unproven and g.last is None and g.alone is None]:
         notes.append(f"part of the gain together, not looked at alone for want of time: {', '.join(not_alone)}")
     return _proof(bench, found, verdict, gains, notes)
@@ -101,13 +104,16 @@ def _without_dead_weight(bench: Bench, found: Search, lasts: dict[str, Trial]) -
 
 
 def _without_what_slows(
-    bench: Bench, found: Search, verdict: _Verdict, lasts: dict[str, Trial], rounds: int
+    bench: Bench, found: Search, verdict: _Verdict, lasts: dict[str, Trial], rounds: int, notes: list[str]
 ) -> _Verdict:
     """One run may mislead; against all paired runs, a set that is surely faster without a practice loses it."""
     against = {w: compare([(measured(t), after) for _, after in verdict.pairs]) for w, t in lasts.items()}
     slowing = [word for word, last in against.items() if last.high < 1]
     left = tuple(word for word in verdict.words if word not in slowing)
-    if not slowing or not left or not bench.has_time_for(found.again.seconds + found.best.seconds):
+    if not slowing or not left:
+        return verdict
+    if not bench.has_time_for(found.pair_s):
+        notes.append(f"it may be faster still without {', '.join(slowing)}: there was no time to prove that")
         return verdict
     second = _paired(bench, found, left, rounds, "without-slow")
     if second.harm is None or second.harm.verdict == "outside the band":
@@ -201,20 +207,28 @@ def _noise_interval(found: Search) -> Interval:
 
 
 def _ablation(
-    bench: Bench, found: Search, verdict: _Verdict, lasts: dict[str, Trial], notes: list[str]
+    bench: Bench,
+    found: Search,
+    verdict: _Verdict,
+    of_the_search: dict[str, Trial],
+    of_this_set: dict[str, Trial],
+    notes: list[str],
 ) -> tuple[Gain, ...]:
-    """What each practice brings as the last one added, and alone; as far as the budget goes."""
+    """What each practice brings as the last one added, and alone; as far as the budget goes.
+
+    Trials without one practice: of the set that the search found, and of the one that is proved, which may be smaller.
+    """
     last: dict[str, Interval] = {}
     alone: dict[str, Interval] = {}
     if len(verdict.words) == 1:
         last = alone = {verdict.words[0]: verdict.speedup}
     else:
         whole = [after for _, after in verdict.pairs]
-        before_pruning = whole if verdict.words == found.words else [measured(found.best)]
-        for word, trial in lasts.items():
+        for word, trial in of_the_search.items():
             if word in verdict.words:
-                last[word] = compare([(measured(trial), after) for after in before_pruning])
-        for word, trial in _leave_one_out(bench, found, verdict.words, keep_s=0.0, known=last).items():
+                last[word] = compare([(measured(trial), measured(found.best))])
+        more = _leave_one_out(bench, found, verdict.words, keep_s=0.0, known={*last, *of_this_set})
+        for word, trial in (of_this_set | more).items():
             last[word] = compare([(measured(trial), after) for after in whole])
         for word in verdict.words:
             if trial_alone := _alone(bench, found, word):

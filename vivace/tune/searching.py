@@ -9,7 +9,10 @@ taken again and the findings change with it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+
+from rich.markup import escape
 
 from vivace.errors import UserError
 from vivace.practices.engine.registry import get_practice, split_word
@@ -30,6 +33,7 @@ _FIRST_STEPS = 20
 _WORTH_MORE = 1.05  # a practice that did not pay is tried again when it is now worth so much more
 _ONLY_ON_TOP = ("compile=max-autotune",)  # minutes of compilation: only where compiled code has paid already
 _ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code without them will not pay more
+_WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _SMALLEST_GAIN = 0.01
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
@@ -55,9 +59,33 @@ class Search:
     rejected: dict[str, Rejected] = field(default_factory=dict)
     unproven: set[str] = field(default_factory=set)
     """Taken with others, in one trial: whether each of them pays is not known yet."""
+    worths: dict[str, float] = field(default_factory=dict)
+    """Of each practice, by the last evidence."""
+    tried: dict[str, float] = field(default_factory=dict)
+    """Practices that did not pay, with what they were worth then."""
+    refused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Practices that could not be applied, with the loader's practices at that time: those may make them possible."""
+    broken: set[str] = field(default_factory=set)
+    """Practices that ended their trial."""
 
     def __post_init__(self) -> None:
         self.best = self.again
+        self.look_at(self.findings)
+
+    def look_at(self, now: tuple[Finding, ...]) -> None:
+        """Fresh evidence. Of the findings, those of the baseline stay, and what only showed afterwards is added."""
+        known = {finding.practice for finding in self.findings}
+        self.findings = (*self.findings, *(finding for finding in now if finding.practice not in known))
+        self.worths.update({finding.practice: finding.worth for finding in now})
+
+    def is_open(self, word: str) -> bool:
+        """Neither kept nor settled: not tried yet, or worth more than when it was."""
+        name = split_word(word)[0]
+        if name in self.broken or name in {split_word(kept)[0] for kept in self.words}:
+            return False
+        if name in self.refused:
+            return _is_loader(word) and self.refused[name] != _loaders(self.words)
+        return name not in self.tried or self.worths.get(name, 1.0) > _WORTH_MORE * self.tried[name]
 
     @property
     def noise(self) -> float:
@@ -73,10 +101,14 @@ class Search:
         if not self.has_time(word):
             return self._reject(word, "not tried: the time budget was used up")
         trial = self.bench.run(f"try-{word}", words, limit_s=self._limit_s(word))
+        name = split_word(word)[0]
         if trial.outcome != "ok":
+            self.broken.add(name)
             return self._reject(word, _why(trial), outcome=trial.outcome)
         if why := _refusal(trial, word):
+            self.refused[name] = _loaders(self.words)
             return self._reject(word, why)
+        self.tried[name] = self.worths.get(name, 1.0)
         gain = compare([(measured(self.best), measured(trial))])
         if not self._stands_out(gain):
             how = "slower" if gain.median < 1 - self.noise else "within the noise"
@@ -105,8 +137,10 @@ class Search:
         refused = {word: why for word in chosen if (why := _refusal(trial, word))}
         if len(refused) == len(chosen):
             return False
-        self.bench.say(f"  [green]✓[/] {label:32} {gain.median:.2f}×, {trial.seconds:.0f} s: {', '.join(chosen)}")
+        applied = ", ".join(word for word in chosen if word not in refused)
+        self.bench.say(f"  [green]✓[/] {label:32} {gain.median:.2f}×, {trial.seconds:.0f} s: {applied}")
         for word, why in refused.items():
+            self.refused[split_word(word)[0]] = _loaders(self.words)
             self._reject(word, why)
             words = without(words, word)
         self._keep(chosen, words, trial)
@@ -133,9 +167,13 @@ class Search:
         return self.bench.has_time_for(self._reserved_s + trials * max(self.best.seconds, self.again.seconds))
 
     @property
+    def pair_s(self) -> float:
+        """One pair of the proof. The best trial may have compiled with cold caches: later ones will not."""
+        return self.again.seconds + min(self.best.seconds, _WARM * self.again.seconds)
+
+    @property
     def _reserved_s(self) -> float:
-        pairs_s = self.reserve_trials / 2 * (self.best.seconds + self.again.seconds)
-        return min(pairs_s, _RESERVED_SHARE * self.bench.budget_s)
+        return min(self.reserve_trials / 2 * self.pair_s, _RESERVED_SHARE * self.bench.budget_s)
 
     def _limit_s(self, word: str | None = None) -> float:
         ordinary = 15.0 + _TIMES_SLOWER * self.again.seconds
@@ -177,13 +215,19 @@ def _is_loader(word: str) -> bool:
     return get_practice(split_word(word)[0]).family == "loader"
 
 
+def _loaders(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if _is_loader(word))
+
+
 def _bundle(found: Search, words: list[str]) -> list[str]:
     """What may go together: what was found (not only worth a try), and of the precisions the most valuable."""
     promised = {finding.setting or finding.practice for finding in found.findings}
     chosen: list[str] = []
     for word in words:
         second_precision = _is_precision(word) and any(_is_precision(other) for other in chosen)
-        if word in promised and not second_precision and combined((*found.words, *chosen), word) is not None:
+        if not found.is_open(word) or second_precision:
+            continue
+        if word in promised and combined((*found.words, *chosen), word) is not None:
             chosen.append(word)
     return chosen
 
@@ -191,22 +235,18 @@ def _bundle(found: Search, words: list[str]) -> list[str]:
 def _with_its_loader(found: Search, word: str) -> bool:
     """A practice may not pay only because the loader cannot follow any more: then the two are one attempt."""
     trial = found.bench.trials[-1]
-    if trial.measurement is None or word not in trial.practices:
+    if trial.outcome != "ok" or word not in trial.practices or _refusal(trial, word):
         return False
-    now = diagnose(trial.measurement)
-    loaders = [w for w in candidates(now, trial.measurement, found.allowed) if _is_loader(w)]
-    kept = {split_word(other)[0] for other in found.words}
-    loaders = [w for w in loaders if split_word(w)[0] not in kept]
-    found.findings = _merged(found.findings, now)
-    return bool(loaders) and found.attempt_together([word, loaders[0]])
+    now = diagnose(measured(trial))
+    found.look_at(now)
+    loaders = [w for w in candidates(now, measured(trial), found.allowed) if _is_loader(w) and found.is_open(w)]
+    return bool(loaders) and found.attempt_together([word, loaders[0]]) and word in found.words
 
 
 def _feed_faster(found: Search) -> None:
     """A step that became shorter may wait for its loader: the best trial's own waits tell, without a profile."""
     while True:
-        now = diagnose(measured(found.best))
-        words = [w for w in _not_settled(found, now) if _is_loader(w)]
-        found.findings = _merged(found.findings, now)
+        words = [w for w in _not_settled(found, diagnose(measured(found.best))) if _is_loader(w)]
         if not any(found.attempt(word) for word in words):
             return
 
@@ -237,26 +277,15 @@ def _look_again(found: Search, slow: list[str]) -> tuple[list[str], list[str]]:
         return [], slow
     now = diagnose(measured(trial))
     quick, slow_now = _split(_not_settled(found, now))
-    found.findings = _merged(found.findings, now)
     found.latest = now
     again = {split_word(word)[0] for word in slow_now}
     return quick, [*slow_now, *(word for word in slow if split_word(word)[0] not in again)]
 
 
 def _not_settled(found: Search, now: tuple[Finding, ...]) -> list[str]:
-    """What was found now and is neither kept nor tried, or was tried when it was worth less."""
-    worth = {finding.practice: finding.worth for finding in found.findings}
-    grown = {f.practice for f in now if f.worth > _WORTH_MORE * worth.get(f.practice, 1.0)}
-    kept = {split_word(word)[0] for word in found.words}
-    tried = {split_word(word)[0] for word, rejected in found.rejected.items() if rejected.ratio is not None}
-    words = candidates(now, measured(found.best), found.allowed)
-    return [word for word in words if split_word(word)[0] not in kept | (tried - grown)]
-
-
-def _merged(first: tuple[Finding, ...], second: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """What was found on the baseline, and what only showed afterwards."""
-    known = {finding.practice for finding in first}
-    return (*first, *(finding for finding in second if finding.practice not in known))
+    """What was found now and is neither kept nor settled."""
+    found.look_at(now)
+    return [word for word in candidates(now, measured(found.best), found.allowed) if found.is_open(word)]
 
 
 def _other_ways(found: Search, word: str, kept: bool) -> None:
@@ -289,7 +318,8 @@ def _why(trial: Trial) -> str:
 
 
 def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0][:200]
+    """For the terminal: a script's text is no markup."""
+    return escape((text.strip().splitlines() or [""])[0][:200])
 
 
 def _last_line(text: str) -> str:

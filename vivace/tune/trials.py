@@ -58,7 +58,7 @@ def run_trial(
     command: Sequence[str], words: Sequence[str], folder: Path, settings: Settings, sink: Sink, progress: Progress
 ) -> Trial:
     """Run it, or return what an earlier run of the same trial left in ``folder``."""
-    if (known := _known(folder)) is not None:
+    if (known := _known(folder)) is not None and known.practices == tuple(words):
         return known
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted trial left
     folder.mkdir(parents=True)

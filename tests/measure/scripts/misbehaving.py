@@ -37,6 +37,8 @@ if args.at == 0:
 slow = SlowToTakeApart() if args.how == "slow-end" else None
 if args.how == "slow-end":
     atexit.register(print, "the script's own exit handler", flush=True)
+    never_closed = open("never_closed.txt", "w")  # noqa: SIM115
+    never_closed.write("written")
 model = make_model()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 step = 0

@@ -9,6 +9,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import enum
+import gc
+import io
 import multiprocessing.util
 import os
 import re
@@ -39,6 +41,7 @@ __all__ = ["Session", "Stage", "end_quickly"]
 _ENERGY_WINDOW_S = 2.0  # the NVML counter is refreshed every 20 to 100 ms: two seconds keep that error below 5 %
 _TAIL_STEPS_MAX = 2000
 _NORM_STEPS = 8
+_SPARE_STEPS = 4  # FLOPs are counted in one, and windows begin and end between steps
 _MARKS_KEPT = 20_000
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory", re.IGNORECASE)
 _RESTARTS_MAX = 3  # a script that makes a new optimizer every epoch must not keep us waiting for ever
@@ -52,10 +55,17 @@ def end_quickly() -> None:
     of shared and pinned memory, the CUDA context) can take many seconds, and the next trial waits for it."""
     if os.getpid() not in _left_by_us or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None):
         return
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for file in (sys.stdout, sys.stderr, *_files_being_written()):
+        with contextlib.suppress(Exception):
+            file.flush()
     os._exit(0)
+
+
+def _files_being_written() -> list[Any]:
+    """Files that the script never closes: Python would write their last lines when it takes them apart."""
+    files = gc.get_objects()
+    texts = [file for file in files if issubclass(type(file), io.TextIOWrapper)]
+    return texts + [file for file in files if issubclass(type(file), (io.BufferedWriter, io.BufferedRandom))]
 
 
 class Stage(enum.Enum):
@@ -136,7 +146,9 @@ class Session:
         self.device = device
         self.rank, self.world = rank_and_world()
         self.recorder.arm(device)
-        self.warmup = WarmupDetector(self.settings.warmup_steps, several_ranks=self.world > 1)
+        s = self.settings
+        after = s.steps + s.profile_steps + s.sync_steps + _NORM_STEPS + _SPARE_STEPS
+        self.warmup = WarmupDetector(s.warmup_steps, several_ranks=self.world > 1, steps_after=after)
         self.attendant = Attendant(
             Path(self.settings.folder), self._progress, self._sample_power, self._on_stop_request
         )

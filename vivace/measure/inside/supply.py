@@ -15,6 +15,8 @@ class Supply(NamedTuple):
     ready: int
     awaited: int
     workers: int
+    left: int | None = None
+    """Batches to come in this epoch, where that is known."""
 
 
 class Moment(NamedTuple):
@@ -45,7 +47,7 @@ class Feed:
             asked, workers = len(iterator._task_info), iterator._num_workers
             if asked >= workers * iterator._prefetch_factor > 0:
                 ready = _ready(iterator)
-                return Supply(ready, max(0, asked - ready), workers)
+                return Supply(ready, max(0, asked - ready), workers, _left(iterator))
         return None
 
     def moment(self) -> Moment | None:
@@ -55,6 +57,12 @@ class Feed:
                 entry = self._iterator()._vivace_waits
                 return Moment(supply.ready, entry["batches"], entry["epochs"])
         return None
+
+
+def _left(iterator: Any) -> int | None:
+    with contextlib.suppress(Exception):  # a sampler, or an iterable data set, without a length
+        return len(iterator._index_sampler) - iterator._num_yielded
+    return None
 
 
 def _ready(iterator: Any) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from statistics import median
 from typing import Any
 
 from vivace.measure.inside.supply import Supply
@@ -15,6 +17,7 @@ _MOST_BUFFERED = 48
 _FOR_SEVERAL_RANKS = 10  # ranks must open the window at the same step, so they cannot each decide by their own clock
 _DRAINED = 1  # batches: with no more than so many ready, the loop runs at the loader's speed
 _SPAN_MIN = 10  # steps: over fewer, a queue that loses a tenth of a batch a step seems not to fall
+_STALLED = 1.5  # times the median step: during a longer one the queue fills up again, and only seems to keep up
 _MOST_DRAINING = 200  # steps, and …
 _MOST_DRAINING_S = 8.0  # … seconds to wait for a queue that runs empty: a very long one would take too long
 
@@ -28,8 +31,9 @@ class WarmupDetector:
     fast. So where the number of ready batches is known, it must have stopped falling.
     """
 
-    def __init__(self, fixed_steps: int | None, several_ranks: bool) -> None:
-        self.fixed_steps, self.several_ranks = fixed_steps, several_ranks
+    def __init__(self, fixed_steps: int | None, several_ranks: bool, steps_after: int = 0) -> None:
+        """``steps_after``: how many the measurement still needs; it does not wait until the epoch has fewer left."""
+        self.fixed_steps, self.several_ranks, self.steps_after = fixed_steps, several_ranks, steps_after
         self.restart()
 
     def restart(self) -> None:
@@ -92,11 +96,20 @@ class WarmupDetector:
         """The highest counts of two spans: workers that began together deliver together, and between two deliveries,
         a little more than a batch per worker apart, a falling queue stands still or rises."""
         ready = [supply.ready for supply in self.supplies[-2 * span :]]
-        return len(ready) == 2 * span and max(ready[span:]) >= max(ready[:span])
+        if len(ready) < 2 * span or self._has_stalled(2 * span):
+            return False
+        return max(ready[span:]) >= max(ready[:span])
+
+    def _has_stalled(self, span: int) -> bool:
+        times = [after - before for before, after in itertools.pairwise(self.ends_s[-span - 1 :])]
+        return bool(times) and max(times) > _STALLED * median(times)
 
     def _waited_enough(self) -> bool:
         assert self.settled is not None
         step, at_s = self.settled
+        left = self.supplies[-1].left if self.supplies else None
+        if left is not None and left <= self.steps_after:
+            return True
         return self.steps - step >= _MOST_DRAINING or self.now_s - at_s >= _MOST_DRAINING_S
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -24,8 +25,9 @@ class Debugging:
         self.where: dict[str, dict[str, Any]] = {}
 
     def note_place(self, name: str) -> None:
-        if name not in self.where and (place := user_place(2)) is not None:
-            self.where[name] = place
+        with contextlib.suppress(Exception):  # a place is not worth a script's crash
+            if name not in self.where and (place := user_place(2)) is not None:
+                self.where[name] = place
 
     def look(self, our_profiler: bool = False) -> None:
         if torch.is_anomaly_enabled():
@@ -56,10 +58,10 @@ def install(recorder: Recorder) -> Debugging:
 def _watch_switch(debugging: Debugging, function: str, name: str) -> None:
     original = getattr(torch, function)
 
-    def switch(on: bool, *args: Any, **kwargs: Any) -> Any:
-        if on:
+    def switch(*args: Any, **kwargs: Any) -> Any:
+        if next(iter((*args, *kwargs.values())), False):
             debugging.note_place(name)
-        return original(on, *args, **kwargs)
+        return original(*args, **kwargs)
 
     setattr(torch, function, in_place_of(original, switch))
 
