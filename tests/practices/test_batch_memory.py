@@ -374,7 +374,7 @@ if __name__ == "__main__":
     model = torch.nn.Linear(65536, 1).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
     rows = torch.randn(256, 65536, generator=torch.Generator().manual_seed(1))
-    loader = DataLoader(TensorDataset(rows, torch.arange(256)), 8, num_workers=2, multiprocessing_context="METHOD")
+    loader = DataLoader(TensorDataset(rows, torch.arange(256)), 8, num_workers=2, **METHOD)
     losses, labels, pinned = [], [], True
     for epoch in range(3):
         for step, (row, label) in enumerate(loader):
@@ -391,8 +391,13 @@ if __name__ == "__main__":
 """
 
 
+def script_with(method: str) -> str:
+    """Spawned workers import torch anew: they are kept between epochs."""
+    return SCRIPT.replace("METHOD", repr({"multiprocessing_context": method, "persistent_workers": method == "spawn"}))
+
+
 def test_without_a_gpu_a_script_runs_as_ever_and_is_told_why(tmp_path: Path):
-    done = run_with(SCRIPT.replace("METHOD", "fork"), ["batch_memory"], tmp_path, CUDA_VISIBLE_DEVICES="")
+    done = run_with(script_with("fork"), ["batch_memory"], tmp_path, CUDA_VISIBLE_DEVICES="")
     assert done.told == {
         "batch_memory": "without a GPU batches are not pinned, and the script itself holds the shared memory"
     }
@@ -412,9 +417,7 @@ torch.Tensor.is_pinned = lambda tensor: not tensor.is_shared()
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_whole_script_with_a_stand_in_for_pinning(tmp_path: Path, method: str):
-    script = STAND_IN + SCRIPT.replace("METHOD", method).replace(
-        '"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"'
-    )
+    script = STAND_IN + script_with(method).replace('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"')
     done = run_with(script, ["batch_memory"], tmp_path / "with", CUDA_VISIBLE_DEVICES="")
     without = run_with(script, [], tmp_path / "without", CUDA_VISIBLE_DEVICES="")
     assert done.told["batch_memory"].startswith("applied: every worker writes its batches into the same shared memory")
@@ -427,7 +430,7 @@ def test_a_whole_script_with_a_stand_in_for_pinning(tmp_path: Path, method: str)
 @needs_gpu
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_on_a_gpu_the_losses_stay_the_same_and_batches_are_pinned(tmp_path: Path, method: str):
-    script = SCRIPT.replace("METHOD", method)
+    script = script_with(method)
     done = run_with(script, ["batch_memory"], tmp_path / "with")
     without = run_with(script, [], tmp_path / "without")
     assert done.told["batch_memory"].startswith("applied: every worker writes its batches into the same shared memory")
