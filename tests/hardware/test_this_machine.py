@@ -108,3 +108,13 @@ def test_looking_at_the_machine_makes_no_cuda_context():
     code += "assert not torch.cuda.is_initialized(); p = torch.cuda.get_device_properties(0); "
     code += "assert (p.name, p.multi_processor_count) == (m.gpus[0].name, m.gpus[0].sm_count)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_versions_that_another_process_told_need_no_torch_here():
+    code = (
+        "import sys; from vivace.hardware.machine import this_machine; from vivace.hardware.software import Software; "
+        "m = this_machine(Software('2.99.0+cu999', 'cu999', '99.9'), ['cuDNN: not told']); "
+        "assert 'torch' not in sys.modules; print(m.torch_version, m.cuda_version, 'cuDNN: not told' in m.missing)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2.99.0+cu999", "99.9", "True"]

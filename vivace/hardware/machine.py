@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import platform
 import socket
+from collections.abc import Sequence
 
 import psutil
 
 from vivace.hardware.cgroups import Limits, own_limits
 from vivace.hardware.cpu import read_cpu
 from vivace.hardware.gpu import GIB, read_gpus
-from vivace.hardware.software import import_torch, read_software
+from vivace.hardware.software import Software, import_torch, read_software
 from vivace.records.machine import Machine
 
 __all__ = ["this_machine"]
 
 
-def this_machine() -> Machine:
+def this_machine(software: Software | None = None, missing_software: Sequence[str] = ()) -> Machine:
     """The machine as this process sees it. ``missing`` of the record says what could not be found, and why.
 
-    Raises ``UserError`` when a catalogue file of the user's is damaged.
+    ``software``: versions that another process has told. Then torch is not imported here, which takes seconds, and GPUs
+    are found by the driver alone. Raises ``UserError`` when a catalogue file of the user's is damaged.
     """
     missing: list[str] = []
     limits = own_limits()
     cpu = read_cpu(limits, missing)
-    torch = import_torch(missing)
-    software = read_software(torch, missing)
+    torch = None
+    if software is None:
+        torch = import_torch(missing)
+        software = read_software(torch, missing)
+    else:
+        missing.extend(missing_software)
     found = read_gpus(torch, missing)
     memory_bytes = psutil.virtual_memory().total
     return Machine(

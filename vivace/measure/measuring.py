@@ -14,11 +14,12 @@ from typing import Any
 
 from vivace.errors import UserError
 from vivace.hardware.machine import this_machine
+from vivace.hardware.software import Software
 from vivace.measure.command import TIME_OVER, Outcome, Progress, Sink, run_command
 from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import ENTRY, Settings
-from vivace.measure.merge import merge, read_payloads
+from vivace.measure.merge import Payload, merge, read_payloads
 from vivace.measure.peers import Peers, find_peers
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
@@ -109,7 +110,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         folder.mkdir(parents=True, exist_ok=True)
     record = merge(
         payloads,
-        _machine(),
+        _machine_of(payloads[0]),
         request.command,
         {**request.environment, **os.environ},
         str(folder),
@@ -160,10 +161,19 @@ def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
     return record.model_copy(update={"status": status, "reason": reason})
 
 
+def _machine_of(payload: Payload) -> Machine:
+    """With the versions that the measured process has told. They are its own, and torch need not be imported here."""
+    process = payload["process"]
+    machine = _machine(Software(**process["software"]), tuple(process["missing_software"]))
+    if payload["devices"] and not machine.gpus:  # no NVML: torch is asked for them after all
+        return _machine(None)
+    return machine
+
+
 @functools.cache
-def _machine() -> Machine:
-    """It does not change between the trials of a tune, and reading it takes a second."""
-    return this_machine()
+def _machine(software: Software | None, missing: tuple[str, ...] = ()) -> Machine:
+    """It does not change between the trials of a tune."""
+    return this_machine(software, missing)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import socket
 import sys
 import sysconfig
 import types
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,16 @@ def describe_process() -> dict[str, Any]:
     import torch.version
 
     main = getattr(sys.modules.get("__main__"), "__file__", None)
+    missing: list[str] = []
+    software = asdict(read_software(torch, missing))
     return {
         "host": socket.gethostname(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
-        "cudnn": read_software(torch, []).cudnn_version,
+        "cudnn": software["cudnn_version"],
+        "software": software,
+        "missing_software": missing,
         "seed": torch.initial_seed(),
         "script": os.path.abspath(main) if main else None,
         "code_sha256": _code_hash(main),
