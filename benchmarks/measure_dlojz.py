@@ -148,7 +148,7 @@ def row(args, record, check, value, reference, allowed):
 def write(path: Path, rows: list[dict]) -> None:
     new = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         if new:
             writer.writeheader()
         writer.writerows(rows)

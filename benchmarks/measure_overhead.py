@@ -190,7 +190,7 @@ def bootstrap(values: list[float], rounds: int = 2000) -> tuple[float, float]:
 def write(path: Path, row: dict[str, Any]) -> None:
     new = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         if new:
             writer.writeheader()
         writer.writerow(row)

@@ -278,7 +278,7 @@ def beside(out: Path, measured: Path) -> None:
         old = list(csv.DictReader(file))
     new = [row_of(families[row["family"]], measured_on_file(row)) for row in old]
     with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="")
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows({name: _rounded(row.get(name, "")) for name in COLUMNS} for row in new)
     print("| model | batch | step measured | before | after | reserved measured | before | after |")
@@ -312,7 +312,7 @@ def main() -> None:
     chosen = [one for one in FAMILIES if not arguments[1:] or one.name in arguments[1:]]
     start = time.monotonic()
     with Path(arguments[0]).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="")
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
         writer.writeheader()
         for family in chosen:
             print(f"--- {family.name} ({time.monotonic() - start:.0f} s)", flush=True)

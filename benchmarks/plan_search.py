@@ -30,7 +30,7 @@ CASES = (
 def main() -> None:
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "results" / "plan_search.csv"
     with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("model", "cluster", "gpus", "global_batch", "layouts", "seconds", "best", "step_s"))
         for name, cluster, gpus, batch in CASES:
             model = named_transformer(name)

@@ -92,7 +92,7 @@ def main() -> None:
         grades.append(grade_file(path))
         print(f"{path.name}: {grades[-1].rows_used} of {grades[-1].rows} rows", flush=True)
     with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
+        writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for grade in grades:
             writer.writerow([cell(getattr(grade, name)) for name in COLUMNS])

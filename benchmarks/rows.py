@@ -58,7 +58,7 @@ class Table:
         values = {name: _rounded(value) for name, value in {**row, **self.fixed}.items()}
         new = not self.path.exists() or self.path.stat().st_size == 0
         with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, self.fields, restval="")
+            writer = csv.DictWriter(file, self.fields, restval="", lineterminator="\n")
             if new:
                 writer.writeheader()
             writer.writerow(values)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import threading
 from collections import OrderedDict
@@ -17,9 +16,10 @@ from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from vivace.practices.engine.change import Change, NotApplicable
-from vivace.practices.engine.loaders import epoch_starts_ms, rare_waits, spot, waited_for
+from vivace.practices.engine.cores import usable_cores
+from vivace.practices.engine.loaders import rare_waits, spot, waited_for, waits_ms
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import copies_to_gpu, launch_idle_ms, on_gpu, phase_ms, step_ms
+from vivace.practices.engine.pricing import copies_to_gpu, launch_idle_ms, on_gpu, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
@@ -185,7 +185,7 @@ def _keep_mapped(tensors: list[torch.Tensor], most: int) -> None:
     mappings = _of_this_thread.mappings
     if mappings is None:
         mappings = _of_this_thread.mappings = OrderedDict()
-        _copy_with(max(1, min(_MOST_COPYING_THREADS, _usable_cores() // 4)))
+        _copy_with(max(1, min(_MOST_COPYING_THREADS, usable_cores() // 4)))
     for tensor in tensors:
         storage = tensor.untyped_storage()
         mappings[storage.data_ptr()] = storage
@@ -204,10 +204,6 @@ def _copy_with(threads: int) -> None:
         later.submit(torch.set_num_threads, number).result()
 
 
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 # -- finding -------------------------------------------------------------------------------------------------------
 
 
@@ -215,8 +211,7 @@ def find(m: Measurement) -> Found | None:
     loader = waited_for(m)
     if not on_gpu(m) or loader is None or loader.num_workers == 0 or not step_ms(m) or _applied(m):
         return None
-    waits = phase_ms(m, "loader") - epoch_starts_ms(loader) * (m.micro_batches or 1.0)
-    waits = 0.0 if rare_waits(m, loader) else waits
+    waits = 0.0 if rare_waits(m, loader) else waits_ms(m, loader)
     size = _mib_per_step(m, loader)
     rate = size / 1024 / (step_ms(m) / 1e3)
     launches = launch_idle_ms(m) if loader.pin_memory and rate > _FELT_BY_LAUNCHES_GIB_PER_S else 0.0

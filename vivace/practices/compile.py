@@ -20,9 +20,8 @@ _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 _FUSED_AWAY = 0.75  # of memory-bound time: chains of pointwise operators become one pass
 _CPU_FUSED_AWAY = 0.5
 _MANY_SHAPES = 8
-_HOST_BOUND = (
-    0.08  # of a step, that the GPU waits for launches: compiled kernels are shorter still, so it will wait more
-)
+# Of a step, that the GPU waits for launches: compiled kernels are shorter still, so it will wait more.
+_HOST_BOUND = 0.08
 
 
 class Compile(Change):
@@ -75,6 +74,9 @@ def find(m: Measurement) -> Found | None:
     saved = min(fusable + launches, 0.95 * compute_ms(m))
     if saved <= 0.05 * step_ms(m):
         return None
+    plain, graphs = "compile", f"compile={_GRAPHS}"
+    # Once kernels are short, launching them is often the limit: only a trial tells.
+    first, second = (graphs, plain) if launches > _HOST_BOUND * step_ms(m) else (plain, graphs)
     return Found(
         exposed_ms=saved,
         evidence={
@@ -87,13 +89,8 @@ def find(m: Measurement) -> Found | None:
             f"{role_ms(m, *MEMORY_BOUND):.1f} ms of a step are memory-bound operators that can be fused"
             + (f", {launches:.1f} ms the GPU waits for launches" if launches > 0.02 * step_ms(m) else "")
         ),
-        setting=f"compile={_GRAPHS}" if launches > _HOST_BOUND * step_ms(m) else None,
-        # Once kernels are short, launching them is often the limit: only a trial tells.
-        also_try=(
-            ("compile" if launches > _HOST_BOUND * step_ms(m) else f"compile={_GRAPHS}", "compile=max-autotune")
-            if on_gpu(m)
-            else ()
-        ),
+        setting=None if first == plain else first,
+        also_try=(second, "compile=max-autotune") if on_gpu(m) else (),
     )
 
 

@@ -6,9 +6,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from vivace.practices.engine.change import Change, NotApplicable
-from vivace.practices.engine.loaders import epoch_starts_ms, rare_waits, spot, waited_for
+from vivace.practices.engine.loaders import rare_waits, spot, waited_for, waits_ms
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import phase_ms, step_ms
+from vivace.practices.engine.pricing import step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -38,7 +38,7 @@ def find(m: Measurement) -> Found | None:
     if loader is None or loader.num_workers == 0:
         return None
     factor = loader.prefetch_factor or _DEFAULT
-    exposed = phase_ms(m, "loader") - epoch_starts_ms(loader) * (m.micro_batches or 1.0)
+    exposed = waits_ms(m, loader)
     waits = rare_waits(m, loader)
     if factor >= _MOST or not waits or exposed < _SMALLEST_SHARE * step_ms(m):
         return None

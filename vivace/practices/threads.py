@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.cores import usable_cores
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import compute_ms, on_gpu, step_ms
 
@@ -36,9 +37,8 @@ class Threads(Change):
 
 
 def _cores_for_this_process() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return max(1, cores // int(ranks if ranks.isdecimal() and int(ranks) > 0 else 1))
+    return max(1, usable_cores() // int(ranks if ranks.isdecimal() and int(ranks) > 0 else 1))
 
 
 def find(m: Measurement) -> Found | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset
 
 from vivace.practices.engine.change import Change, NotApplicable
-from vivace.practices.engine.loaders import epoch_starts_ms, rare_waits, spot, told_of_epochs, waited_for
+from vivace.practices.engine.cores import usable_cores
+from vivace.practices.engine.loaders import rare_waits, spot, told_of_epochs, waited_for, waits_ms
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
 
@@ -26,7 +26,7 @@ class Workers(Change):
             raise ValueError(f"{argument!r} is not a number of workers")
 
     def loader(self, arguments: dict[str, Any]) -> None:
-        wanted = int(self.argument) if self.argument else _usable_cores()
+        wanted = int(self.argument) if self.argument else min(_MOST, usable_cores())
         if isinstance(arguments["dataset"], IterableDataset) and arguments["num_workers"] == 0:
             raise NotApplicable(
                 "the dataset is iterable: workers would each yield all of it, unless it shares the work"
@@ -40,15 +40,12 @@ class Workers(Change):
         self.applied(f"{wanted} workers{kept}")
 
 
-def _usable_cores() -> int:
-    return max(1, min(_MOST, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1))
-
-
 def find(m: Measurement) -> Found | None:
     loader = waited_for(m)
     if loader is None:
         return None
-    waits = phase_ms(m, "loader") - (epoch_starts_ms(loader) * (m.micro_batches or 1.0) if loader.num_workers else 0.0)
+    # Without workers an epoch starts none.
+    waits = waits_ms(m, loader) if loader.num_workers else phase_ms(m, "loader")
     if waits < _SMALLEST_SHARE * step_ms(m) or (loader.num_workers and rare_waits(m, loader)):
         return None  # nothing to win, or the workers keep up but for accidents: see prefetch
     cores = max(1, int(m.machine.cpu.usable_cores) // max(1, len(m.ranks)))

@@ -69,12 +69,14 @@ def _leave_one_out(
     First those that nobody has looked at alone, and of them those without which nothing is compiled anew.
     """
     trials: dict[str, Trial] = {}
+    if len(words) == 1:
+        return trials
     compiled = any(_compiles(word) for word in words)
     for word in sorted(words, key=lambda w: (w not in found.unproven, compiled and _changes_what_is_compiled(w))):
         needed_s = found.again.seconds
         if compiled and _changes_what_is_compiled(word):
             needed_s = max(trial.seconds for trial in bench.trials)
-        if len(words) == 1 or word in known or not bench.has_time_for(keep_s + needed_s):
+        if word in known or not bench.has_time_for(keep_s + needed_s):
             continue
         limit_s = min(_limit_s(found), bench.left_s - keep_s)
         trial = bench.run(f"without-{word}", without(words, word), limit_s=limit_s)

@@ -175,9 +175,9 @@ class Search:
     def _reserved_s(self) -> float:
         return min(self.reserve_trials / 2 * self.pair_s, _RESERVED_SHARE * self.bench.budget_s)
 
-    def _limit_s(self, word: str | None = None) -> float:
+    def _limit_s(self, word: str) -> float:
         ordinary = 15.0 + _TIMES_SLOWER * self.again.seconds
-        if word is not None and get_practice(split_word(word)[0]).try_last:
+        if get_practice(split_word(word)[0]).try_last:
             left = self.bench.left_s - self._reserved_s
             return max(ordinary, min(left, _LONGEST_COMPILE_S))
         return ordinary

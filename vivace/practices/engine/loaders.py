@@ -6,12 +6,12 @@ import itertools
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from vivace.practices.engine.pricing import step_ms
+from vivace.practices.engine.pricing import phase_ms, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
 
-__all__ = ["epoch_starts_ms", "rare_waits", "spot", "told_of_epochs", "waited_for"]
+__all__ = ["epoch_starts_ms", "rare_waits", "spot", "told_of_epochs", "waited_for", "waits_ms"]
 
 
 _LONG = 0.05  # of a step: a shorter wait is not worth a word
@@ -35,6 +35,11 @@ def waited_for(m: Measurement) -> Loader | None:
 def epoch_starts_ms(loader: Loader) -> float:
     """What the starts of epochs cost, spread over the batches; 0 for a loader that never began a second epoch."""
     return loader.epoch_start_ms / loader.batches if loader.epochs and loader.batches else 0.0
+
+
+def waits_ms(m: Measurement, loader: Loader) -> float:
+    """What a step waits for batches, without what the starts of epochs cost."""
+    return phase_ms(m, "loader") - epoch_starts_ms(loader) * (m.micro_batches or 1.0)
 
 
 def rare_waits(m: Measurement, loader: Loader) -> list[float]:
