@@ -30,9 +30,10 @@ def generated_text(length):
     """Sentences of made-up words: enough order to learn, and nothing to download."""
     rng = random.Random(0)
     words = ["".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randint(2, 9))) for _ in range(500)]
-    sentences = []
-    while sum(map(len, sentences)) < length:
+    sentences, made = [], 0
+    while made < length:
         sentences.append(" ".join(rng.choice(words) for _ in range(rng.randint(4, 12))).capitalize() + ". ")
+        made += len(sentences[-1])
     return "".join(sentences)[:length]
 
 

@@ -18,12 +18,20 @@ def left_on(*names: str, **fields):
 
 
 def test_anomaly_detection_is_found_and_bounded_by_forward_and_backward():
-    found = find(left_on("anomaly detection"))
+    found = find(left_on("anomaly detection", roles={}))
     assert found is not None
     assert found.exposed_ms == 90.0
     assert found.evidence["on"] == "anomaly detection"
     assert "known only once it is off" in found.says
     assert found.why_not is None
+
+
+def test_the_model_s_own_kernels_stay_when_anomaly_detection_goes():
+    found = find(
+        left_on("anomaly detection", roles={"matmul": 25.0, "norm": 5.0, "elementwise": 8.0, "reduction": 2.0})
+    )
+    assert found is not None
+    assert found.exposed_ms == 70.0
 
 
 def test_blocking_launches_are_bounded_by_the_idle_time_between_kernels():

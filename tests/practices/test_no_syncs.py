@@ -10,6 +10,7 @@ from vivace.records.measurement import Sync
 
 ITEM = Sync(file="/home/a/train.py", line=42, code="print(loss.item())", per_step=1.0)
 RARE = Sync(file="/home/a/train.py", line=50, code="log(loss.item())", per_step=0.1)
+LOOKS_FOR_NAN = Sync(file="/home/a/train.py", line=41, code="loss.backward()", per_step=300.0)
 IDLE = {"roles": {"matmul": 60.0}, "phases": {"loader": 15.0}}  # 100 ms: 60 busy, 15 for the loader, 25 for the host
 
 
@@ -29,6 +30,7 @@ def test_found_with_the_line_and_the_idle_time():
         {"syncs": (RARE,), **IDLE},  # every tenth step
         {"syncs": (ITEM,), "roles": {"matmul": 99.5}},  # the GPU is busy all the time: the sync costs nothing
         {"syncs": (ITEM,), "on_gpu": False},
+        {"syncs": (LOOKS_FOR_NAN,), "structure": {"debugging": ("anomaly detection",)}, **IDLE},  # see debug_off
     ],
 )
 def test_not_found_when_there_is_none_or_it_costs_nothing(present: dict):

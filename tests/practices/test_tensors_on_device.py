@@ -30,6 +30,19 @@ def test_found_and_priced_by_their_share_of_what_is_copied():
     assert "gan.py:31 `z = torch.randn(n, 100).cuda()`" in str(found.evidence["lines"])
 
 
+def test_where_the_host_takes_time_to_make_them_the_idle_gpu_counts():
+    slow = NOISE.model_copy(update={"made_ms": 12.0})
+    at_once = NOISE.model_copy(update={"made_ms": 0.2})
+    prices = [
+        found.exposed_ms
+        for spot in (slow, at_once)
+        if (found := find(measurement(structure={"host_made": (spot,)}, profile={"copies": (COPIES,)},
+                                      roles={"matmul": 60.0}, phases={"loader": 10.0})))
+    ]  # fmt: skip
+    copies = 6.0 * 30 / 80
+    assert prices == pytest.approx([copies + 24.0, copies])  # of 100 ms: 60 in products, 6 in copies, 10 in the loader
+
+
 def test_copies_inside_a_forward_count_too():
     """They are part of the forward's time, so only the profile knows them."""
     found = find(measurement(structure={"host_made": (NOISE,)}, profile={"copies": (COPIES,)}))
@@ -71,3 +84,4 @@ def test_on_a_gpu_measuring_points_at_the_line_that_makes_it(vivace: Callable, t
     record = vivace("measure", "--json", "--steps", "5", "--", sys.executable, str(path)).record
     (spot,) = record["structure"]["host_made"]
     assert (spot["line"], spot["copies"], spot["mib"]) == (5, 1, 4.0)
+    assert spot["made_ms"] > 0

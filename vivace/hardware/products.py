@@ -26,6 +26,7 @@ TILES: tuple[tuple[int, int, float], ...] = (
     (64, 128, 0.76),
     (64, 64, 0.6),
 )
+_BOTH_ODD = 0.17
 _CHECKLIST_NAMES = {"bf16": "fp16", "fp8": "int8"}
 
 
@@ -49,10 +50,16 @@ def alignment_share(n: int, k: int, bytes_per_element: int = 2) -> float:
     """Share of the rate left when rows do not start on 16 bytes: a vocabulary of 50,257 halves its product.
 
     NVIDIA "Matrix Multiplication Background": tensor cores want multiples of 16 bytes; cuBLAS falls back
-    to kernels with narrower loads otherwise.
+    to kernels with narrower loads otherwise. With both sizes odd an H200 kept 0.176 of its rate
+    (benchmarks/defects/r15: 11.31 ms of products a step, 1.99 with multiples of 64).
     """
-    aligned = min(_power_of_two_in(n), _power_of_two_in(k)) * bytes_per_element
-    return 1.0 if aligned >= 16 else {8: 0.85, 4: 0.7}.get(aligned, 0.5)
+    in_rows, in_columns = (_power_of_two_in(size) * bytes_per_element for size in (n, k))
+    aligned = min(in_rows, in_columns)
+    if aligned >= 16:
+        return 1.0
+    if max(in_rows, in_columns) <= 2:
+        return _BOTH_ODD
+    return {8: 0.85, 4: 0.7}.get(aligned, 0.5)
 
 
 def _power_of_two_in(number: int) -> int:

@@ -8,14 +8,13 @@ from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import launch_idle_ms, on_gpu, step_ms
 
 if TYPE_CHECKING:
-    from vivace.records.measurement import Measurement
+    from vivace.records.measurement import Measurement, Sync
 
 _SMALLEST_SHARE = 0.02
 
 
 def find(m: Measurement) -> Found | None:
-    # What torchmetrics reads has a practice of its own.
-    syncs = [s for s in m.syncs if s.per_step >= 0.5 and not (s.via or "").startswith("torchmetrics/")]
+    syncs = [s for s in m.syncs if s.per_step >= 0.5 and not _has_its_own_practice(s, m)]
     idle = launch_idle_ms(m)
     if not on_gpu(m) or not syncs or idle < _SMALLEST_SHARE * step_ms(m):
         return None
@@ -35,6 +34,12 @@ def find(m: Measurement) -> Found | None:
             "if step % 50 == 0: print(torch.stack(losses).mean().item()); losses.clear()"
         ),
     )
+
+
+def _has_its_own_practice(sync: Sync, m: Measurement) -> bool:
+    """What torchmetrics reads, and the looks for NaN of anomaly detection."""
+    looks_for_nan = "anomaly detection" in m.structure.debugging and ".backward(" in sync.code
+    return looks_for_nan or (sync.via or "").startswith("torchmetrics/")
 
 
 PRACTICE = Practice(

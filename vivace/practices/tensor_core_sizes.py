@@ -36,8 +36,9 @@ def _find_products(m: Measurement) -> Found | None:
     if not on_gpu(m) or not m.machine.gpus or not layers:
         return None
     sms = m.machine.gpus[0].sm_count
-    lost = {id(layer): layer.share * (1 - _rate_share(layer, sms)) for layer in layers}
-    exposed = role_ms(m, *PRODUCTS) * sum(lost.values())
+    # Shares are of the arithmetic; a layer at half its rate takes twice its share of the time.
+    lost = {id(layer): layer.share * (1 / _rate_share(layer, sms) - 1) for layer in layers}
+    exposed = role_ms(m, *PRODUCTS) * (1 - 1 / (1 + sum(lost.values())))
     if exposed < _SMALLEST_SHARE * step_ms(m):
         return None
     worst = max(layers, key=lambda layer: lost[id(layer)])

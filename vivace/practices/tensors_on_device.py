@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import copies_to_gpu, on_gpu, phase_ms, step_ms
+from vivace.practices.engine.pricing import copies_to_gpu, launch_idle_ms, on_gpu, phase_ms, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -23,6 +23,9 @@ def find(m: Measurement) -> Found | None:
     # Copies in the loop show as a phase of their own; those inside a forward only in the profile.
     spent = max(phase_ms(m, "copy"), sum(copy.ms_per_step for copy in all_copies))
     exposed = spent * size / copied if copied else 0.0
+    made_ms = sum(spot.made_ms or 0.0 for spot in made)
+    if made_ms > _SMALLEST_SHARE * step_ms(m):  # meanwhile the GPU runs dry, and the host is no longer ahead of it
+        exposed += launch_idle_ms(m)
     if exposed < _SMALLEST_SHARE * step_ms(m):
         return None
     worst = made[0]
@@ -32,6 +35,7 @@ def find(m: Measurement) -> Found | None:
             "mib_per_step": round(size, 3),
             "copies_per_step": sum(spot.copies or 0 for spot in made),
             "copy_ms": round(spent, 3),
+            "made_ms": round(made_ms, 3),
             "lines": "; ".join(f"{spot.file.rsplit('/', 1)[-1]}:{spot.line} `{spot.code}`" for spot in made[:3]),
         },
         says=f"{size:.1f} MiB a step are made on the host and then copied to the GPU, which could make them itself",

@@ -20,6 +20,7 @@ class Spot(Part):
     forwards: int | None = None
     copies: int | None = None
     mib: float | None = None
+    made_ms: float | None = Field(None, description="what the host takes to make the tensors, per step")
 
 
 class Root(Part):

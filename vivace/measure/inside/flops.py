@@ -8,6 +8,7 @@ for a causal mask). The operand types are kept too: the peak to compare with dep
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,11 +79,12 @@ class FlopCount(TorchDispatchMode):
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
+        began = time.perf_counter()
         result = func(*args, **kwargs)
         if packet in flop_registry:
             self._add(flop_registry[packet](*args, **kwargs, out_val=result), packet.__name__, args, result)
         else:
-            self.operators.see(packet.__name__, args, result, self._where())
+            self.operators.see(packet.__name__, args, result, self._where(), time.perf_counter() - began)
         return result
 
     def _add(self, flops: int, name: str, args: Any, result: Any) -> None:

@@ -37,9 +37,9 @@ class OperatorWatch:
         self.host_made: dict[tuple[str, int], dict[str, Any]] = {}
         self._made: dict[int, dict[str, Any]] = {}
 
-    def see(self, name: str, args: Any, result: Any, where: str) -> None:
+    def see(self, name: str, args: Any, result: Any, where: str, seconds: float) -> None:
         if name in _FACTORIES:
-            self._remember_host_tensor(result)
+            self._remember_host_tensor(result, seconds)
         elif name == "_to_copy":
             self._see_copy(args[0], result)
         elif where == "forward" and name in _SOFTMAXES:
@@ -60,19 +60,22 @@ class OperatorWatch:
         elif _is_attention(name):
             self.attention[name.strip("_")] += 1
 
-    def _remember_host_tensor(self, result: Any) -> None:
+    def _remember_host_tensor(self, result: Any, seconds: float) -> None:
         if isinstance(result, torch.Tensor) and result.is_cpu and result.numel() > 1:
             place = user_place(2)
             if place is not None:
-                self._made[result.untyped_storage().data_ptr()] = place
+                self._made[result.untyped_storage().data_ptr()] = {**place, "made_ms": 1e3 * seconds}
 
     def _see_copy(self, source: Any, result: Any) -> None:
         if not (isinstance(source, torch.Tensor) and source.is_cpu) or result.is_cpu:
             return
         place = self._made.get(source.untyped_storage().data_ptr())
         if place is not None:
-            entry = self.host_made.setdefault((place["file"], place["line"]), {**place, "copies": 0, "mib": 0.0})
+            entry = self.host_made.setdefault(
+                (place["file"], place["line"]), {**place, "copies": 0, "mib": 0.0, "made_ms": 0.0}
+            )
             entry["copies"] += 1
+            entry["made_ms"] += place["made_ms"]
             entry["mib"] += source.numel() * source.element_size() / 2**20
 
     def _see_softmax(self, result: Any) -> None:
