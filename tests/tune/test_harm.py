@@ -98,6 +98,16 @@ def test_gradient_norms_count_too():
     assert judge(pairs, None, exact=False).verdict == "outside the band"
 
 
+def test_one_pair_has_a_band_from_a_baseline_with_another_seed_and_needs_no_norms_of_it():
+    pair = (run(0, norms={0: 1.0, 1: 1.1}), run(0, -0.06, norms={0: 1.0, 1: 1.2}))
+    harm = judge([pair], None, exact=False, more_baselines=[run(1)])
+    assert harm.verdict == "inside the band"
+    assert judge([pair], None, exact=False).verdict == "outside the band"
+    assert harm.band is not None
+    assert harm.norm_moved is not None
+    assert harm.norm_band is None
+
+
 def test_reruns_that_never_differ_leave_a_stated_tolerance():
     near = judge([(run(0), run(0, 0.001))], (run(0), run(0)), exact=False)
     far = judge([(run(0), run(0, 0.2))], (run(0), run(0)), exact=False)

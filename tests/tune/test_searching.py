@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,9 +37,11 @@ class World:
     message: str = ""
     compile_s: float = 0.0  # of each compiled set, the first time
     budget_s: float = 1e4
+    folder: Path = Path("runs/train-001")
     settings: Settings = field(default_factory=Settings)
     command: tuple[str, ...] = ("python", "train.py")
     trials: list[Trial] = field(default_factory=list)
+    seeds: dict[str, int] = field(default_factory=dict)  # by the trial's label
     used_s: float = 0.0
     told: list[str] = field(default_factory=list)
 
@@ -62,6 +65,7 @@ class World:
 
     def run(self, label: str, words: Sequence[str] = (), **options: Any) -> Trial:
         crashed = any(word in self.crashes for word in words)
+        self.seeds[label] = options.get("seed", 0)
         trial = Trial(
             name=f"{len(self.trials):03d}-{label}",
             command=self.command,
@@ -83,8 +87,9 @@ class World:
         step, waits = self.step_ms(words)
         record = measurement(step_ms=step, phases={"loader": waits}, practices=dict.fromkeys(words, "applied: so"))
         steps = {"step": (step,) * 20, "loader": (waits,) * 20}
+        only_without_evidence = {} if evidence else {"profile": None, "mfu": None}
         return record.model_copy(
-            update={"samples_per_s": 1e3 / step, "series_ms": steps} | ({} if evidence else {"profile": None})
+            update={"samples_per_s": 1e3 / step, "series_ms": steps, "mfu": 10 / step} | only_without_evidence
         )
 
     def findings(self, m: Measurement) -> tuple[Finding, ...]:
@@ -219,6 +224,33 @@ def test_what_nobody_looked_at_alone_is_said(search_in):
     proof = proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]
     assert world.used_s <= world.budget_s
     assert any("not looked at alone" in note and "bf16" in note for note in proof.notes)
+
+
+def test_what_there_was_no_time_for_is_said_with_the_budget_that_goes_on(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "compile": 1.5}, budget_s=7 * TRIAL_S)
+    proof = proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]
+    assert {gain.practice for gain in proof.practices} == {"channels_last", "bf16"}
+    (note,) = [note for note in proof.notes if note.startswith("not tried for want of time: compile")]
+    assert note.endswith(
+        "go on with: vivace tune --resume runs/train-001 --budget 3"
+    )  # 70 s, and at most 8 trials more
+
+
+def test_every_pair_has_a_seed_that_no_other_run_has(search_in):
+    world = World({"bf16": 2.0})
+    proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]
+    rounds = {label: seed for label, seed in world.seeds.items() if label.startswith("round")}
+    assert set(rounds.values()) == {1, 2}
+    assert {seed for label, seed in world.seeds.items() if label not in rounds} == {0}
+
+
+def test_mfu_is_scaled_from_a_run_with_evidence_in_the_same_arithmetic(search_in):
+    world = World({"bf16": 2.0, "channels_last": 1.25, "compile": 1.6})
+    proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    assert proof.before is not None
+    assert proof.after is not None
+    assert proof.before.mfu == pytest.approx(0.1)
+    assert proof.after.mfu == pytest.approx(0.4)  # bf16 and channels_last together had evidence, at 40 ms a step
 
 
 def test_compiled_sets_lose_first_what_costs_no_new_compilation(search_in):

@@ -50,6 +50,14 @@ def test_a_command_that_does_not_train_is_told_at_once(vivace):
     assert "Traceback" not in done.err
 
 
+def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told(vivace):
+    command = (sys.executable, str(SCRIPTS / "plain.py"), "--hang-at", "2")
+    done = vivace("tune", "--budget", "0.1", "--", *command)
+    assert done.code == 2
+    assert "did not get through 20 steps" in done.err
+    assert "--budget" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

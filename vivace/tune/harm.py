@@ -1,10 +1,10 @@
 """Does a tuned job still train the same? Losses and gradient norms against the baseline's own reruns.
 
-Every round has its own seed, shared by its baseline and its tuned run. *Moved* is how far the tuned losses lie from the
-baseline's with the same seed; the *band* is how far two baselines with different seeds lie from each other. Training
-amplifies rounding: after some steps a run that only rounds differently lies as far away as another seed's does, and by
-chance somewhat farther. So it may move by half as much again as the band, but its losses must not end up higher than
-the baselines' own do.
+Every round has its own seed, shared by its baseline and its tuned run; the search's baselines have one more, so there
+is a band from the first round on. *Moved* is how far the tuned losses lie from the baseline's with the same seed; the
+*band* is how far two baselines with different seeds lie from each other. Training amplifies rounding: after some steps
+a run that only rounds differently lies as far away as another seed's does, and by chance somewhat farther. So it may
+move by half as much again as the band, but its losses must not end up higher than the baselines' own do.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ def _band(runs: Runs) -> float | None:
 def _norms(pairs: Sequence[Pair], more: Sequence[Measurement]) -> tuple[float | None, float | None, float | None]:
     """The same two figures for the gradient norms, over the steps where all runs have them; and the norms' size."""
     series: list[Mapping[int, float]] = [m.gradient_norms for pair in pairs for m in pair]
+    more = [m for m in more if m.gradient_norms]
     series += [m.gradient_norms for m in more]
     common = sorted(set.intersection(*(set(s) for s in series))) if series else []
     if not common:

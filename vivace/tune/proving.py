@@ -27,6 +27,7 @@ __all__ = ["prove"]
 
 Pair = tuple[Measurement, Measurement]
 _SHORTEST_EXTRA_S = 1.0
+_FIRST_SEED = 1  # the search has 0
 _HARMED = "losses left the band of the baseline's reruns"
 
 
@@ -58,7 +59,17 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     gains = _ablation(bench, found, verdict, lasts, of_this_set if verdict is proved else {}, notes)
     if not_alone := [g.practice for g in gains if g.practice in found.unproven and g.last is None and g.alone is None]:
         notes.append(f"part of the gain together, not looked at alone for want of time: {', '.join(not_alone)}")
+    if found.untried:
+        notes.append(_how_to_go_on(bench, found, rounds))
     return _proof(bench, found, verdict, gains, notes)
+
+
+def _how_to_go_on(bench: Bench, found: Search, rounds: int) -> str:
+    """What was not tried for want of time, and the budget that would hold it: what was run is not run again."""
+    trials = 2 * len(found.untried) + 2 * rounds  # each may be compiled, and may change the set that is proved
+    minutes = math.ceil((bench.used_s + trials * max(found.again.seconds, found.best.seconds)) / 60)
+    how = f"vivace tune --resume {shlex.quote(str(bench.folder))} --budget {minutes}"
+    return f"not tried for want of time: {', '.join(found.untried)}; go on with: {how}"
 
 
 def _leave_one_out(
@@ -147,7 +158,7 @@ def _paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, la
         return _Verdict((), [], _noise_interval(found), None)
     speedup = compare(pairs)
     exact = all(risk_of(word) is Risk.EXACT for word in words)
-    harm = judge(pairs, (measured(found.again), pairs[0][0]), exact)
+    harm = judge(pairs, (measured(found.baseline), measured(found.again)), exact, [measured(found.again)])
     bench.say(
         f"  [bold]=[/] {'all together':32} {speedup.median:.2f}× ({speedup.low:.2f}–{speedup.high:.2f}, "
         f"{len(pairs)} pairs); {harm.verdict}"
@@ -159,7 +170,7 @@ def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pai
     sides: dict[str, Trial] = {}
     for side in ("baseline", "tuned") if number % 2 == 0 else ("tuned", "baseline"):
         chosen = words if side == "tuned" else ()
-        sides[side] = bench.run(f"{label}{number}-{side}", chosen, seed=number, norms=True)
+        sides[side] = bench.run(f"{label}{number}-{side}", chosen, seed=_FIRST_SEED + number, norms=True)
     if any(trial.outcome != "ok" for trial in sides.values()):
         return None
     return measured(sides["baseline"]), measured(sides["tuned"])
@@ -171,11 +182,11 @@ def _without_what_harms(bench: Bench, found: Search, verdict: _Verdict, rounds: 
     for word in verdict.words:
         if not bench.has_time_for(found.again.seconds):
             break
-        trial = bench.run(f"harm-{word}", (word,), seed=0, norms=True)
+        trial = bench.run(f"harm-{word}", (word,), seed=_FIRST_SEED, norms=True)
         if trial.outcome != "ok":
             continue
         # Only round 0 has this trial's seed; the other baselines are there for the band.
-        others = [before for before, _ in verdict.pairs[1:]]
+        others = [*(before for before, _ in verdict.pairs[1:]), measured(found.again)]
         alone = judge([(verdict.pairs[0][0], measured(trial))], None, risk_of(word) is Risk.EXACT, others)
         if alone.verdict == "outside the band":
             harmful.append(word)
@@ -274,8 +285,8 @@ def _proof(bench: Bench, found: Search, verdict: _Verdict, gains: tuple[Gain, ..
         trials=tuple(trial.name for trial in bench.trials),
         losses_in_band=None if harm is None or harm.verdict == "not comparable" else harm.verdict != "outside the band",
         harm=harm,
-        before=_side(befores, measured(found.baseline)),
-        after=_side(afters, None) if afters else None,
+        before=_side(befores, measured(found.baseline).mfu),
+        after=_side(afters, _mfu_after(bench, verdict)) if afters else None,
         payback=_payback(befores, afters, _first_runs(bench, verdict.words)) if afters else None,
         rejected=tuple(found.rejected.values()),
         proposed=proposals(found.findings, verdict.words, found.allowed),
@@ -291,7 +302,27 @@ def _run_with(command: Sequence[str], words: Sequence[str]) -> str:
     return shlex.join(["vivace", "run", "--with", ",".join(words), "--", *safe_command(command)]) if words else ""
 
 
-def _side(runs: Sequence[Measurement], evidence: Measurement | None) -> Side:
+def _mfu_after(bench: Bench, verdict: _Verdict) -> float | None:
+    """FLOPs are counted in runs with evidence only: of the last one in the same arithmetic, scaled by the speed."""
+    now = _median([after.samples_per_s for _, after in verdict.pairs])
+    for trial in reversed(bench.trials):
+        m = trial.measurement
+        if (
+            m is not None
+            and m.mfu
+            and m.samples_per_s
+            and now
+            and _arithmetic(trial.practices) == _arithmetic(verdict.words)
+        ):
+            return m.mfu * now / m.samples_per_s
+    return None
+
+
+def _arithmetic(words: Sequence[str]) -> set[str]:
+    return {word for word in words if get_practice(split_word(word)[0]).family == "precision"}
+
+
+def _side(runs: Sequence[Measurement], mfu: float | None) -> Side:
     first = runs[0]
     return Side(
         samples_per_s=_median([m.samples_per_s for m in runs]),
@@ -302,7 +333,7 @@ def _side(runs: Sequence[Measurement], evidence: Measurement | None) -> Side:
             [m.memory.host.rss_gib + m.memory.host.children_rss_gib if m.memory.host else None for m in runs]
         ),
         joules_per_sample=_median([m.energy.joules_per_sample for m in runs]),
-        mfu=evidence.mfu if evidence else None,
+        mfu=mfu,
         losses=tuple(m.trajectory for m in runs),
     )
 

@@ -35,6 +35,7 @@ _ONLY_ON_TOP = ("compile=max-autotune",)  # minutes of compilation: only where c
 _ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code without them will not pay more
 _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
+_NO_TIME = "not tried: the time budget was used up"
 _SMALLEST_GAIN = 0.01
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
@@ -99,7 +100,7 @@ class Search:
         if words is None:
             return self._reject(word, f"{', '.join(self.words)} is kept, and excludes it")
         if not self.has_time(word):
-            return self._reject(word, "not tried: the time budget was used up")
+            return self._reject(word, _NO_TIME)
         trial = self.bench.run(f"try-{word}", words, limit_s=self._limit_s(word))
         name = split_word(word)[0]
         if trial.outcome != "ok":
@@ -146,6 +147,11 @@ class Search:
         self._keep(chosen, words, trial)
         self.unproven.update(word for word in chosen if word in words)
         return True
+
+    @property
+    def untried(self) -> list[str]:
+        """For want of time."""
+        return [word for word, rejected in self.rejected.items() if rejected.why == _NO_TIME]
 
     def _stands_out(self, gain: Interval) -> bool:
         return gain.low > 1.0 and gain.median > 1.0 + self.noise
@@ -254,7 +260,10 @@ def _feed_faster(found: Search) -> None:
 def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
     asked = bench.settings.steps
     bench.settings = replace(bench.settings, steps=asked or _FIRST_STEPS)
-    baseline = bench.run("baseline", evidence=True)
+    baseline = bench.run("baseline", evidence=True, limit_s=bench.budget_s)
+    if baseline.outcome == "timeout":
+        text = f"the command itself did not get through {bench.settings.steps} steps in {baseline.seconds:.0f} s"
+        raise UserError(text, hint="give it more time (--budget MINUTES, --timeout SECONDS) or fewer steps (--steps)")
     if baseline.outcome != "ok":
         hint = "nothing can be tuned before the command itself runs: `vivace measure -- …` shows more"
         raise UserError(f"the command does not train ({baseline.outcome}): {_last_line(baseline.message)}", hint=hint)
