@@ -71,6 +71,14 @@ def test_key_value_arguments_and_given_values(vivace: Callable):
     assert search.complete
 
 
+def test_the_longest_batch_decides_although_it_would_come_last(vivace):
+    done = vivace(*BATCH, "--values", "8,16", "--json", "--", sys.executable, str(SCRIPTS / "lengths.py"), "-b", "4")
+    assert done.code == 0, done.err
+    assert {one["size"]: one["outcome"] for one in done.record["tried"]} == {4: "ok", 8: "ok", 16: "out-of-memory"}
+    assert done.record["largest"] == 8  # 8 samples of 500 tokens fit into 4000; of ordinary ones 266 would
+    assert any("longest of 20000 of 20000 samples" in note for note in done.record["notes"])
+
+
 def test_a_search_out_of_time_goes_on_where_it_stopped(vivace: Callable, tmp_path: Path):
     first = vivace(*BATCH, "--values", "4,5", "--budget", "0.001", "--", *SIZED, "-b", "4")
     assert first.code == 0, first.err

@@ -34,6 +34,20 @@ def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Bat
     return run
 
 
+@pytest.fixture
+def search_with_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., BatchSearch]:
+    """The same with ``answer(size, words) -> Trial``."""
+
+    def run(answer: Callable[[int, tuple[str, ...]], Trial]) -> BatchSearch:
+        def stand_in(command: Sequence[str], words: Sequence[str], *_: object) -> Trial:
+            return answer(int(command[command.index("-b") + 1]), tuple(words))
+
+        monkeypatch.setattr(bench, "run_trial", stand_in)
+        return find_batch(ASKED, tmp_path, lambda *_: None, lambda _: None, lambda _: None)
+
+    return run
+
+
 def trained(size: int, name: str = "x", used_gib: float = 10.0, **more: object) -> Trial:
     memory = Memory(
         device=DeviceMemory(allocated_peak_gib=1, reserved_peak_gib=used_gib, total_gib=80.0, alloc_retries=0)
@@ -135,6 +149,37 @@ def test_variable_inputs_are_told_with_the_share_that_was_seen(search: Callable)
 
     (note,) = [note for note in search(answer).notes if "different shapes" in note]
     assert "40 different shapes: the longest batch among the 6 steps seen decided (about 10.0% of an epoch)" in note
+
+
+def varying(size: int, words: tuple[str, ...], used_gib: float, name: str = "x") -> Trial:
+    told = dict.fromkeys(words, "applied: the first batch has the 16 longest of 50 of 50 samples looked at")
+    return trained(size, name, used_gib=used_gib, input_shapes=9, practices=told)
+
+
+def test_where_inputs_vary_every_size_is_run_with_the_longest_batch_first(search_with_words: Callable):
+    """1 GiB a sample in an ordinary batch, 2 in the longest: only half the size fits."""
+    asked: list[tuple[int, tuple[str, ...]]] = []
+
+    def answer(size: int, words: tuple[str, ...]) -> Trial:
+        asked.append((size, words))
+        return varying(size, words, (2.0 if words else 1.0) * size)
+
+    found = search_with_words(answer)
+    assert found.largest == 36  # 72 of 80 GiB; 40 would leave nothing
+    assert asked[:2] == [(16, ()), (16, ("preallocate",))]
+    assert {words for _, words in asked[1:]} == {("preallocate",)}
+    assert [one.memory_gib for one in found.tried if one.size == 16] == [32.0]
+    (note,) = [note for note in found.notes if "differ in length" in note]
+    assert "the first batch has the 16 longest of 50 of 50 samples" in note
+
+
+def test_an_own_size_that_does_not_hold_its_longest_batch_is_told(search_with_words: Callable):
+    def answer(size: int, words: tuple[str, ...]) -> Trial:
+        return failed("out-of-memory") if words and size > 8 else varying(size, words, 10.0)
+
+    found = search_with_words(answer)
+    assert (found.own_size, found.largest) == (16, 8)
+    assert any("the script's own size does not hold its longest batch" in note for note in found.notes)
 
 
 def test_the_time_budget_ends_it_and_keeps_what_was_run(search: Callable, tmp_path: Path):

@@ -31,6 +31,7 @@ __all__ = ["RECORD", "find_batch"]
 RECORD = "batch.json"
 _SAME = 0.02  # relative: global sizes do not always divide by the ranks
 _FIXED_SHAPES = 2  # with equal inputs: the whole batch, and a smaller last one
+_LONGEST_FIRST = "preallocate"  # the practice that puts the longest samples into the first batch
 
 
 def find_batch(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> BatchSearch:
@@ -55,6 +56,10 @@ class _Finder:
     tried: list[BatchTried] = field(default_factory=list)
     own_record: Measurement | None = None
     own_size: int | None = None
+    words: tuple[str, ...] = ()
+    """Practices of every run: the longest batch first, where inputs differ in length."""
+    worst_case: str = ""
+    """Which batch decided, in words; "" where all are alike."""
     samples_per_size: float | None = None
     """Measured micro-batch over the flag's value: a flag may be about all ranks together."""
     ranks: int | None = None
@@ -76,7 +81,25 @@ class _Finder:
         else:
             self.own_record = trial.measurement
             self.own_size = written or _micro_batch(trial.measurement)
+            trial = self._with_the_longest_batch(trial)
         self._note(self.own_size, trial)
+
+    def _with_the_longest_batch(self, trial: Trial) -> Trial:
+        """Where inputs differ in length: the longest batch must fit too. The run that had it, or else ``trial``."""
+        record = trial.measurement
+        if record is None or (record.input_shapes or 1) <= _FIXED_SHAPES:
+            return trial
+        self.worst_case = _longest_seen(record)
+        longest = self._run("own-longest-first", self.asked.command, (_LONGEST_FIRST,))
+        told = longest.measurement.practices.get(_LONGEST_FIRST, "") if longest.measurement else ""
+        if longest.outcome != "out-of-memory" and not told.startswith("applied"):
+            return trial
+        self.words = (_LONGEST_FIRST,)
+        what = told.removeprefix("applied: ") or "the script's own size does not hold its longest batch"
+        self.worst_case = (
+            f"inputs differ in length ({record.input_shapes} shapes), so the longest batch decided: {what}"
+        )
+        return longest
 
     def go_on(self) -> None:
         assert self.own_size is not None
@@ -92,9 +115,9 @@ class _Finder:
             self._refuse_a_flag_that_is_none(trial)
             self._note(wanted.size, trial)
 
-    def _run(self, label: str, command: tuple[str, ...]) -> Trial:
+    def _run(self, label: str, command: tuple[str, ...], words: tuple[str, ...] = ()) -> Trial:
         self.bench.command = command
-        trial = self.bench.run(label)
+        trial = self.bench.run(label, words or self.words)
         self.longest_s = max(self.longest_s, trial.seconds)
         return trial
 
@@ -199,20 +222,20 @@ class _Finder:
     def _notes(self) -> list[str]:
         close = f"{100 * (1 - KNEE_SHARE):.0f} %"
         notes = [f"the knee is the smallest size within {close} of the best throughput that leaves the margin"]
-        if self.own_record is not None and (self.own_record.input_shapes or 1) > _FIXED_SHAPES:
-            notes.append(_worst_case(self.own_record))
+        if self.worst_case:
+            notes.append(self.worst_case)
         if self.tried and all(one.margin_gib is None for one in self.tried):
             notes.append("the memory left over could not be told: the margin was not looked at")
         return notes
 
 
-def _worst_case(record: Measurement) -> str:
+def _longest_seen(record: Measurement) -> str:
     seen = len(record.trajectory) or record.warmup_steps + record.steps
     batches = max((loader.epoch_batches or 0 for loader in record.loaders), default=0)
     share = f"about {min(1.0, seen / batches):.1%} of an epoch" if batches else "how much of an epoch, is not known"
     return (
         f"inputs had {record.input_shapes} different shapes: the longest batch among the {seen} steps seen decided "
-        f"({share}). A longer one may come: leave a larger margin, or put the longest first"
+        f"({share}). A longer one may come: leave a larger margin"
     )
 
 
