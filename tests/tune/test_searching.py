@@ -212,6 +212,13 @@ def test_the_proof_leaves_out_what_brings_nothing_and_keeps_the_figures_of_the_r
     assert proof.speedup.median == pytest.approx(2.6)
 
 
+def test_the_lines_to_write_are_those_of_the_argument_that_was_kept(search_in):
+    world = World({"bf16": 1.6, "compile": 0.9, "compile=reduce-overhead": 1.5})
+    proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    lines = {gain.practice: gain.by_hand for gain in proof.practices}
+    assert lines["compile=reduce-overhead"].startswith('model.compile(mode="reduce-overhead")')
+
+
 def test_what_slows_a_compiled_set_is_left_out_although_compiling_took_long(search_in):
     world = World({"bf16": 2.0, "metric_checks": 0.9, "compile": 1.5}, compile_s=30.0, budget_s=20 * TRIAL_S)
     proof = proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]

@@ -94,6 +94,12 @@ def find(m: Measurement) -> Found | None:
     )
 
 
+def lines(mode: str) -> str:
+    if mode == "regional":
+        return "for block in model.blocks:   # the repeated ones\n    block.compile()"
+    return f'model.compile(mode="{mode}")   # in place: names in state dicts stay'
+
+
 PRACTICE = Practice(
     name="compile",
     title="torch.compile",
@@ -113,6 +119,7 @@ PRACTICE = Practice(
     find=find,
     change=Compile,
     argument="default | reduce-overhead | max-autotune | regional",
+    lines=lines,
     order=60,
     try_last=True,
 )

@@ -109,6 +109,11 @@ def _bucket_copies_ms(m: Measurement) -> float:
     return 4 * 4 * (m.trainable_parameters or 0) / (bandwidth * 1e6) if bandwidth else 0.0
 
 
+def lines(choice: str) -> str:
+    more = {"all_used": ", find_unused_parameters=False", "static_graph": ", static_graph=True"}.get(choice, "")
+    return f"DistributedDataParallel(model, device_ids=[local_rank], gradient_as_bucket_view=True{more})"
+
+
 PRACTICE = Practice(
     name="ddp_options",
     title="options of DistributedDataParallel",
@@ -128,5 +133,6 @@ PRACTICE = Practice(
     find=find,
     change=DdpOptions,
     argument="views | all_used | static_graph",
+    lines=lines,
     order=20,
 )

@@ -62,6 +62,10 @@ def find(m: Measurement) -> Found | None:
     )
 
 
+def lines(batches: str) -> str:
+    return f"DataLoader(…, prefetch_factor={batches})   # needs num_workers of 1 or more"
+
+
 PRACTICE = Practice(
     name="prefetch",
     title="longer queue of prepared batches",
@@ -77,5 +81,6 @@ PRACTICE = Practice(
     find=find,
     change=Prefetch,
     argument="N",
+    lines=lines,
     order=15,
 )

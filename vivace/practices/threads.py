@@ -69,9 +69,13 @@ def find(m: Measurement) -> Found | None:
         },
         says=f"{says}: at most {saved:.1f} of {step_ms(m):.1f} ms a step",
         setting=f"threads={wanted}",
-        by_hand=f"torch.set_num_threads({wanted})   # or: export OMP_NUM_THREADS={wanted}",
+        by_hand=lines(str(wanted)),
         also_try=(f"threads={max(1, wanted // 2)}",) if wanted > 2 else (),
     )
+
+
+def lines(threads: str) -> str:
+    return f"torch.set_num_threads({threads})   # or: export OMP_NUM_THREADS={threads}"
 
 
 PRACTICE = Practice(
@@ -89,6 +93,7 @@ PRACTICE = Practice(
     find=find,
     change=Threads,
     argument="N",
+    lines=lines,
     excludes=("affinity",),
     order=10,
 )

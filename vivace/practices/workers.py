@@ -59,7 +59,7 @@ def find(m: Measurement) -> Found | None:
         says=f"every step waits {waits:.1f} of {step_ms(m):.1f} ms for a loader of {loader.num_workers} workers",
         where=spot(loader),
         setting=f"workers={wanted}",
-        by_hand=f"DataLoader(…, num_workers={wanted}, persistent_workers=True)",
+        by_hand=lines(str(wanted)),
         why_not="the dataset is iterable: it must share the work between workers itself" if iterable else None,
         also_try=tuple(f"workers={n}" for n in (wanted // 2, 2 * wanted) if 0 < n <= _MOST and n != loader.num_workers),
     )
@@ -80,6 +80,10 @@ def _not_enough_cores(waits: float, loader: Loader, cores: int) -> Found:
     )
 
 
+def lines(workers: str) -> str:
+    return f"DataLoader(…, num_workers={workers}, persistent_workers=True)"
+
+
 PRACTICE = Practice(
     name="workers",
     title="DataLoader workers",
@@ -95,5 +99,6 @@ PRACTICE = Practice(
     find=find,
     change=Workers,
     argument="N",
+    lines=lines,
     order=10,
 )

@@ -270,8 +270,12 @@ def _alone(bench: Bench, found: Search, word: str) -> Trial | None:
 
 
 def _by_hand(found: Search, word: str) -> str:
-    name = split_word(word)[0]
-    return next((f.by_hand for f in found.findings if f.practice == name), get_practice(name).by_hand)
+    """For the argument that was kept, which may not be the one that was found first."""
+    name, argument = split_word(word)
+    practice = get_practice(name)
+    if argument is not None and practice.lines is not None:
+        return practice.lines(argument)
+    return next((f.by_hand for f in found.findings if f.practice == name), practice.by_hand)
 
 
 def _proof(bench: Bench, found: Search, verdict: _Verdict, gains: tuple[Gain, ...], notes: list[str]) -> Proof:

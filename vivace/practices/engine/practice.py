@@ -50,6 +50,8 @@ class Practice:
     """None: it can be found and priced, but only the user can change it."""
     argument: str | None = None
     """What ``name=ARGUMENT`` means, in words."""
+    lines: Callable[[str], str] | None = None
+    """The lines to write by hand for an argument."""
     excludes: tuple[str, ...] = ()
     """Practices that make no sense beside this one."""
     order: int = field(default=50)
