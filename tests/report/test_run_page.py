@@ -16,7 +16,8 @@ from vivace.report.run_folder import RunFolder
 from vivace.report.run_page import run_page
 
 PROOF_SECTIONS = [
-    "headline", "recipe", "steps", "gains", "losses", "costs", "decide", "left-out", "findings", "machine", "method",
+    "headline", "recipe", "steps", "gains", "losses", "costs", "by-hand", "decide", "left-out", "findings", "machine",
+    "method",
 ]  # fmt: skip
 FOLDER = Path("runs/train-001")
 
@@ -74,7 +75,8 @@ def test_no_text_from_a_record_becomes_html(proof_page: str):
 
 def test_nothing_is_loaded_from_outside(proof_page: str):
     assert Tags(proof_page).attributes.isdisjoint({"src", "srcset", "action", "data"})
-    assert Tags(proof_page).links == ["data:,"]  # an empty icon, or a browser would ask for one
+    links = Tags(proof_page).links
+    assert links == ["data:,", "#by-hand"]  # an empty icon, or a browser would ask for one; a section of the page
     assert not re.search(r"https?:|url\(|@import", proof_page)
 
 

@@ -42,6 +42,7 @@ def proof_sections(run: RunFolder, proof: Proof) -> list[Markup]:
         _gains(run, proof),
         _losses(proof),
         _costs(proof),
+        _by_hand(proof),
         findings_section("For you to decide", proof.proposed, "decide", _step_ms(proof)),
         _left_out(proof),
         _findings(run, proof),
@@ -95,9 +96,17 @@ def _tiles(proof: Proof) -> list[_Tile]:
 
 
 def _recipe(proof: Proof) -> Markup | None:
-    if not proof.practices:
+    if not proof.run_with:
         return None
-    return render("proof_recipe", run_with=proof.run_with, practices=proof.practices)
+    return render("proof_recipe", run_with=proof.run_with, has_lines=bool(_with_lines(proof)))
+
+
+def _by_hand(proof: Proof) -> Markup | None:
+    return render("proof_by_hand", practices=gains) if (gains := _with_lines(proof)) else None
+
+
+def _with_lines(proof: Proof) -> list[Gain]:
+    return [gain for gain in proof.practices if gain.by_hand]
 
 
 def _steps(proof: Proof) -> Markup | None:
