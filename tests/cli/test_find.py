@@ -76,7 +76,7 @@ def test_the_longest_batch_decides_although_it_would_come_last(vivace):
     assert done.code == 0, done.err
     assert {one["size"]: one["outcome"] for one in done.record["tried"]} == {4: "ok", 8: "ok", 16: "out-of-memory"}
     assert done.record["largest"] == 8  # 8 samples of 500 tokens fit into 4000; of ordinary ones 266 would
-    assert any("longest of 20000 of 20000 samples" in note for note in done.record["notes"])
+    assert any("longest of 20000 samples looked at, of 20000" in note for note in done.record["notes"])
 
 
 def test_a_search_out_of_time_goes_on_where_it_stopped(vivace: Callable, tmp_path: Path):

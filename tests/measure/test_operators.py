@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from vivace.measure.inside.flops import FlopCount
+from vivace.measure.inside.operators import OperatorWatch
 
 
 def test_a_tensor_made_on_the_host_and_copied_is_remembered_with_its_line_and_time():
@@ -17,3 +18,13 @@ def test_a_tensor_made_on_the_host_and_copied_is_remembered_with_its_line_and_ti
     assert spot["file"] == __file__
     assert (spot["copies"], spot["mib"]) == (2, 2.0)
     assert spot["made_ms"] > 0
+
+
+def test_what_it_took_to_make_counts_once_however_often_it_is_copied():
+    watch = OperatorWatch()
+    made = torch.ones(1000)
+    watch.see("ones", (), made, "elsewhere", seconds=0.002)
+    for _ in range(24):
+        watch.see("_to_copy", (made,), made.to("meta"), "elsewhere", seconds=0.1)
+    (spot,) = watch.as_dict()["host_made"]
+    assert (spot["copies"], spot["made_ms"]) == (24, 2.0)

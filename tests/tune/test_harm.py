@@ -108,6 +108,12 @@ def test_one_pair_has_a_band_from_a_baseline_with_another_seed_and_needs_no_norm
     assert harm.norm_band is None
 
 
+def test_another_baseline_that_cannot_be_compared_does_not_decide():
+    pair = (run(0), run(0, -0.06))
+    for odd in (measurement(trajectory=()), run(1, last=float("nan"))):
+        assert judge([pair], None, exact=False, more_baselines=[odd, run(1)]).verdict == "inside the band"
+
+
 def test_reruns_that_never_differ_leave_a_stated_tolerance():
     near = judge([(run(0), run(0, 0.001))], (run(0), run(0)), exact=False)
     far = judge([(run(0), run(0, 0.2))], (run(0), run(0)), exact=False)

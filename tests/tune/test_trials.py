@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from vivace.records.trial import Trial
 from vivace.tune.trials import Settings, run_trial
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -52,6 +53,26 @@ def test_a_trial_on_disk_is_not_run_again(tmp_path: Path):
     first = trial(tmp_path / "a")
     second = trial(tmp_path / "a", "--crash-at=0")
     assert second == first
+
+
+@pytest.mark.parametrize("other", [{"seed_offset": 1}, {"evidence": True}, {"grad_norms": True}])
+def test_a_trial_that_was_asked_otherwise_is_run(tmp_path: Path, other: dict):
+    known = Trial(name="a", command=("x",), practices=(), outcome="ok", seconds=1, evidence=False, seed_offset=0)
+    (tmp_path / "a").mkdir()
+    known.model_copy(update={"grad_norms": False}).save(tmp_path / "a" / "trial.json")
+    assert trial(tmp_path / "a", "--crash-at=0").command == ("x",)
+    assert trial(tmp_path / "a", "--crash-at=0", **other).outcome == "crash"
+
+
+@pytest.mark.parametrize(("now_s", "again"), [(20.0, False), (60.0, True), (None, True)])
+def test_one_that_ran_out_of_time_is_run_again_when_it_may_take_longer(tmp_path: Path, now_s: float, again: bool):
+    (tmp_path / "a").mkdir()
+    Trial(
+        name="a", command=("x",), practices=(), outcome="timeout", seconds=21, evidence=False, seed_offset=0,
+        grad_norms=False, timeout_s=20.0,
+    ).save(tmp_path / "a" / "trial.json")  # fmt: skip
+    done = trial(tmp_path / "a", "--crash-at=0", timeout_s=now_s)
+    assert done.outcome == ("crash" if again else "timeout")
 
 
 def test_the_same_seed_gives_the_same_losses_and_another_one_others(tmp_path: Path):

@@ -10,7 +10,7 @@ import torch
 from vivace.measure.inside.patches import in_place_of
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import busy_ms, compute_ms, launch_idle_ms, on_gpu, phase_ms, role_ms, step_ms
+from vivace.practices.engine.pricing import compute_ms, launch_idle_ms, on_gpu, phase_ms, role_ms, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -105,7 +105,7 @@ def find(m: Measurement) -> Found | None:
 def _at_most_ms(m: Measurement, name: str) -> float:
     """The time in which the switch acts: a bound, far above what most of them cost."""
     if name == "anomaly detection":  # a stack trace for every operator of the forward, a look for NaN in the backward
-        return min(compute_ms(m), _all_but_other_kernels_ms(m))
+        return min(compute_ms(m), step_ms(m) - _other_kernels_ms(m))
     if name in ("gradcheck", "gradgradcheck"):
         return phase_ms(m, "backward")
     if name == "TORCH_DISTRIBUTED_DEBUG":
@@ -117,10 +117,10 @@ def _at_most_ms(m: Measurement, name: str) -> float:
     return 0.0 if name == "CUDA_LAUNCH_BLOCKING" else compute_ms(m)
 
 
-def _all_but_other_kernels_ms(m: Measurement) -> float:
-    """The step without the kernels that stay: a look for NaN is an elementwise kernel and a reduction."""
-    busy = busy_ms(m)
-    return step_ms(m) - max(0.0, busy - role_ms(m, "elementwise", "reduction")) if busy is not None else step_ms(m)
+def _other_kernels_ms(m: Measurement) -> float:
+    """Those that stay: a look for NaN is an elementwise kernel and a reduction."""
+    roles = m.profile.roles_ms if m.profile is not None and on_gpu(m) else ()
+    return role_ms(m, *(role for role in roles if role not in ("elementwise", "reduction", "communication")))
 
 
 PRACTICE = Practice(

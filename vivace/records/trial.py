@@ -25,4 +25,8 @@ class Trial(Record):
     outcome: Outcome
     seconds: float = Field(ge=0)
     message: str = ""
+    evidence: bool | None = Field(None, description="whether FLOPs were counted and kernels profiled")
+    seed_offset: int | None = Field(None, description="by which the script's seeds were shifted; None: untouched")
+    grad_norms: bool | None = None
+    timeout_s: float | None = Field(None, description="after which it would have been ended")
     measurement: Measurement | None = None

@@ -40,6 +40,7 @@ def judge(pairs: Sequence[Pair], rerun: Pair | None, exact: bool, more_baselines
     """
     before = [_until_none(m.trajectory) for m, _ in pairs]
     after = [_until_none(m.trajectory) for _, m in pairs]
+    more_baselines = [m for m in more_baselines if _can_be_compared(m)]
     others = [_until_none(m.trajectory) for m in more_baselines]
     steps = min((len(t) for t in (*before, *after, *others)), default=0)
     if steps < _FEWEST_STEPS:
@@ -98,6 +99,11 @@ def _ends_higher(before: Runs, after: Runs, others: Runs) -> tuple[float, float]
 def _until_none(trajectory: Sequence[float | None]) -> list[float]:
     """The losses up to the first step without one."""
     return [float(loss) for loss in itertools.takewhile(lambda loss: loss is not None, trajectory)]  # type: ignore[arg-type]
+
+
+def _can_be_compared(m: Measurement) -> bool:
+    losses = _until_none(m.trajectory)
+    return len(losses) >= _FEWEST_STEPS and _is_finite(losses)
 
 
 def _is_finite(losses: Sequence[float]) -> bool:

@@ -28,6 +28,7 @@ __all__ = ["prove"]
 Pair = tuple[Measurement, Measurement]
 _SHORTEST_EXTRA_S = 1.0
 _FIRST_SEED = 1  # the search has 0
+_COMPILE_S = 120.0  # to compile a model with cold caches, roughly; a model of minutes will need another look
 _HARMED = "losses left the band of the baseline's reruns"
 
 
@@ -66,8 +67,10 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
 
 def _how_to_go_on(bench: Bench, found: Search, rounds: int) -> str:
     """What was not tried for want of time, and the budget that would hold it: what was run is not run again."""
-    trials = 2 * len(found.untried) + 2 * rounds  # each may be compiled, and may change the set that is proved
-    minutes = math.ceil((bench.used_s + trials * max(found.again.seconds, found.best.seconds)) / 60)
+    trial_s = max(found.again.seconds, found.best.seconds)
+    to_compile = sum(_compiles(word) for word in found.untried)
+    needed_s = (len(found.untried) + 2 * rounds) * trial_s + to_compile * max(_COMPILE_S, trial_s)
+    minutes = math.ceil((bench.used_s + needed_s) / 60)
     how = f"vivace tune --resume {shlex.quote(str(bench.folder))} --budget {minutes}"
     return f"not tried for want of time: {', '.join(found.untried)}; go on with: {how}"
 

@@ -260,7 +260,8 @@ def _feed_faster(found: Search) -> None:
 def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
     asked = bench.settings.steps
     bench.settings = replace(bench.settings, steps=asked or _FIRST_STEPS)
-    baseline = bench.run("baseline", evidence=True, limit_s=bench.budget_s)
+    # Not for jobs in a queue: they may wait longer than they run.
+    baseline = bench.run("baseline", evidence=True, limit_s=None if bench.prefix else bench.budget_s)
     if baseline.outcome == "timeout":
         text = f"the command itself did not get through {bench.settings.steps} steps in {baseline.seconds:.0f} s"
         raise UserError(text, hint="give it more time (--budget MINUTES, --timeout SECONDS) or fewer steps (--steps)")

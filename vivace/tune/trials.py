@@ -58,7 +58,7 @@ def run_trial(
     command: Sequence[str], words: Sequence[str], folder: Path, settings: Settings, sink: Sink, progress: Progress
 ) -> Trial:
     """Run it, or return what an earlier run of the same trial left in ``folder``."""
-    if (known := _known(folder)) is not None and known.practices == tuple(words):
+    if (known := _known(folder)) is not None and _is_the_same(known, words, settings):
         return known
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted trial left
     folder.mkdir(parents=True)
@@ -86,6 +86,10 @@ def run_trial(
         outcome=outcome,
         seconds=time.monotonic() - began,
         message=safe_text(message),
+        evidence=settings.evidence,
+        seed_offset=settings.seed_offset,
+        grad_norms=settings.grad_norms,
+        timeout_s=settings.timeout_s,
         measurement=measured.measurement,
     )
     if outcome != "interrupted":
@@ -93,6 +97,15 @@ def run_trial(
         with contextlib.suppress(OSError):
             (folder / "measurement.json").unlink()  # the trial holds it
     return trial
+
+
+def _is_the_same(known: Trial, words: Sequence[str], settings: Settings) -> bool:
+    """Asked the same; and one that was ended for want of time had as much as it would have now."""
+    asked = (tuple(words), settings.evidence, settings.seed_offset, settings.grad_norms)
+    if (known.practices, known.evidence, known.seed_offset, known.grad_norms) != asked:
+        return False
+    had_less = known.timeout_s is not None and (settings.timeout_s is None or known.timeout_s < settings.timeout_s)
+    return known.outcome != "timeout" or not had_less
 
 
 def _known(folder: Path) -> Trial | None:

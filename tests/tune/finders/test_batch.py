@@ -152,7 +152,7 @@ def test_variable_inputs_are_told_with_the_share_that_was_seen(search: Callable)
 
 
 def varying(size: int, words: tuple[str, ...], used_gib: float, name: str = "x") -> Trial:
-    told = dict.fromkeys(words, "applied: the first batch has the 16 longest of 50 of 50 samples looked at")
+    told = dict.fromkeys(words, "applied: a batch of the 16 longest of 50 samples looked at, of 50")
     return trained(size, name, used_gib=used_gib, input_shapes=9, practices=told)
 
 
@@ -166,11 +166,11 @@ def test_where_inputs_vary_every_size_is_run_with_the_longest_batch_first(search
 
     found = search_with_words(answer)
     assert found.largest == 36  # 72 of 80 GiB; 40 would leave nothing
-    assert asked[:2] == [(16, ()), (16, ("preallocate",))]
-    assert {words for _, words in asked[1:]} == {("preallocate",)}
+    assert asked[:2] == [(16, ()), (16, ("probe:longest_first=3",))]
+    assert {words for _, words in asked[1:]} == {("probe:longest_first=3",)}
     assert [one.memory_gib for one in found.tried if one.size == 16] == [32.0]
     (note,) = [note for note in found.notes if "differ in length" in note]
-    assert "the first batch has the 16 longest of 50 of 50 samples" in note
+    assert "a batch of the 16 longest of 50 samples" in note
 
 
 def test_an_own_size_that_does_not_hold_its_longest_batch_is_told(search_with_words: Callable):
@@ -179,7 +179,41 @@ def test_an_own_size_that_does_not_hold_its_longest_batch_is_told(search_with_wo
 
     found = search_with_words(answer)
     assert (found.own_size, found.largest) == (16, 8)
-    assert any("the script's own size does not hold its longest batch" in note for note in found.notes)
+    assert any("the longest batch decided: this size does not hold it" in note for note in found.notes)
+
+
+def test_where_the_own_size_does_not_fit_the_longest_batch_counts_from_the_first_that_does(search_with_words: Callable):
+    asked: list[tuple[int, tuple[str, ...]]] = []
+
+    def answer(size: int, words: tuple[str, ...]) -> Trial:
+        asked.append((size, words))
+        return failed("out-of-memory") if size > 8 else varying(size, words, 10.0)
+
+    search_with_words(answer)
+    assert asked[:3] == [(16, ()), (8, ()), (8, ("probe:longest_first=3",))]
+    assert {words for _, words in asked[3:]} == {("probe:longest_first=3",)}
+
+
+def test_the_longest_batch_comes_once_more_after_a_whole_accumulated_step(search_with_words: Callable):
+    asked: list[tuple[str, ...]] = []
+
+    def answer(size: int, words: tuple[str, ...]) -> Trial:
+        asked.append(words)
+        record = trained(4 * size, input_shapes=9, micro_batches=4.0).measurement
+        return made_trial("x", (), None, measurement=record) if size <= 16 else failed("out-of-memory")
+
+    search_with_words(answer)
+    assert asked[1] == ("probe:longest_first=9",)
+
+
+def test_where_the_longest_batch_cannot_be_had_it_says_why(search_with_words: Callable):
+    def answer(size: int, words: tuple[str, ...]) -> Trial:
+        if size > 16:
+            return failed("out-of-memory")
+        return trained(size, input_shapes=9, practices=dict.fromkeys(words, "the dataset is iterable"))
+
+    (note,) = [note for note in search_with_words(answer).notes if "different shapes" in note]
+    assert note.endswith("(the longest could not be put first: the dataset is iterable)")
 
 
 def test_the_time_budget_ends_it_and_keeps_what_was_run(search: Callable, tmp_path: Path):

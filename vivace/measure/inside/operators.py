@@ -75,7 +75,7 @@ class OperatorWatch:
                 (place["file"], place["line"]), {**place, "copies": 0, "mib": 0.0, "made_ms": 0.0}
             )
             entry["copies"] += 1
-            entry["made_ms"] += place["made_ms"]
+            entry["made_ms"] += place.pop("made_ms", 0.0)  # once, however often it is copied
             entry["mib"] += source.numel() * source.element_size() / 2**20
 
     def _see_softmax(self, result: Any) -> None:

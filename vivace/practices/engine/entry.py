@@ -43,9 +43,9 @@ def install(settings_text: str) -> None:
 
 
 def _change_of(word: str) -> Change:
-    if word in PROBES:
-        return PROBES[word]()
     name, argument = split_word(word)
+    if name in PROBES:
+        return PROBES[name](argument)
     try:
         change = get_practice(name).change
     except UserError as error:

@@ -16,6 +16,9 @@ __all__ = [
     "role_ms", "step_ms",
 ]  # fmt: skip
 
+_FIXED_SHAPES = 2  # with equal inputs: the whole batch, and a smaller last one
+_LONGER = 0.9  # the timed steps' time over the profiled ones': less is no accident
+
 PRODUCTS = ("convolution", "matmul", "attention")
 MEMORY_BOUND = ("elementwise", "norm", "softmax", "pooling", "reduction", "other")
 
@@ -52,25 +55,40 @@ def role_ms(m: Measurement, *roles: str) -> float:
     """Kernel time per step by what it is for, from the profiler window, scaled to the step as timed without it."""
     if m.profile is None:
         return 0.0
-    total = sum(m.profile.roles_ms.values())
+    return _scale(m) * sum(m.profile.roles_ms.get(role, 0.0) for role in roles)
+
+
+def _scale(m: Measurement) -> float:
+    """From the profiled steps to those that were timed.
+
+    Kernels run as fast under the profiler, but where inputs vary its few steps may be longer than most. Operators on a
+    CPU do not, so their shares are taken. Communication runs beside the kernels.
+    """
+    roles = m.profile.roles_ms if m.profile is not None else {}
+    total = sum(ms for role, ms in roles.items() if role != "communication")
     if not total:
-        return 0.0
-    # Kernels run as fast under the profiler, but where inputs vary its few steps may be longer ones than most.
-    # Operators on a CPU do not, so their shares are taken.
-    scale = min(1.0, step_ms(m) / total) if on_gpu(m) else compute_ms(m) / total
-    return scale * sum(m.profile.roles_ms.get(role, 0.0) for role in roles)
+        return 1.0 if on_gpu(m) else 0.0
+    return min(1.0, step_ms(m) / total) if on_gpu(m) else compute_ms(m) / total
+
+
+def _profiled_longer_steps(m: Measurement) -> bool:
+    return on_gpu(m) and (m.input_shapes or 1) > _FIXED_SHAPES and _scale(m) < _LONGER
 
 
 def busy_ms(m: Measurement) -> float | None:
     """GPU time with a kernel or a copy running, per step; None where it was not profiled."""
     if m.profile is None or not on_gpu(m) or not m.profile.roles_ms:
         return None
-    return sum(m.profile.roles_ms.values()) + sum(copy.ms_per_step for copy in m.profile.copies)
+    return _scale(m) * (sum(m.profile.roles_ms.values()) + sum(copy.ms_per_step for copy in m.profile.copies))
 
 
 def idle_ms(m: Measurement) -> float:
     """GPU time with nothing running, per step."""
     busy = busy_ms(m)
+    if m.profile is not None and m.profile.busy_share is not None and _profiled_longer_steps(m):
+        return (1 - m.profile.busy_share) * step_ms(
+            m
+        )  # of those steps; a little too much, for profiling takes time too
     return max(0.0, step_ms(m) - busy) if busy is not None else 0.0
 
 

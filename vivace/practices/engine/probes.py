@@ -2,6 +2,7 @@
 
 ``probe:same_batch`` repeats the first batch (no loading), ``probe:double_batch`` repeats it at twice the size (is the
 GPU or the host the limit?), ``probe:no_gradient_sync`` leaves the gradients of ranks apart (no communication).
+``probe:longest_first`` is the finder's (``longest.py``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 
 from vivace.practices.engine.change import Change
+from vivace.practices.engine.longest import LongestFirst
 from vivace.practices.engine.tensors import map_tensors
 
 __all__ = ["PROBES"]
@@ -58,4 +60,5 @@ PROBES: dict[str, type[Change]] = {
     "probe:same_batch": SameBatch,
     "probe:double_batch": DoubleBatch,
     "probe:no_gradient_sync": NoGradientSync,
+    "probe:longest_first": LongestFirst,
 }

@@ -31,7 +31,6 @@ __all__ = ["RECORD", "find_batch"]
 RECORD = "batch.json"
 _SAME = 0.02  # relative: global sizes do not always divide by the ranks
 _FIXED_SHAPES = 2  # with equal inputs: the whole batch, and a smaller last one
-_LONGEST_FIRST = "preallocate"  # the practice that puts the longest samples into the first batch
 
 
 def find_batch(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> BatchSearch:
@@ -56,8 +55,8 @@ class _Finder:
     tried: list[BatchTried] = field(default_factory=list)
     own_record: Measurement | None = None
     own_size: int | None = None
-    words: tuple[str, ...] = ()
-    """Practices of every run: the longest batch first, where inputs differ in length."""
+    longest_first: tuple[str, ...] | None = None
+    """The word of every run, where inputs differ in length; None as long as no run has told."""
     worst_case: str = ""
     """Which batch decided, in words; "" where all are alike."""
     samples_per_size: float | None = None
@@ -81,21 +80,28 @@ class _Finder:
         else:
             self.own_record = trial.measurement
             self.own_size = written or _micro_batch(trial.measurement)
-            trial = self._with_the_longest_batch(trial)
-        self._note(self.own_size, trial)
+            self.samples_per_size = _micro_batch(trial.measurement) / self.own_size
+        self._note(self.own_size, self._with_the_longest_batch(trial))
 
     def _with_the_longest_batch(self, trial: Trial) -> Trial:
-        """Where inputs differ in length: the longest batch must fit too. The run that had it, or else ``trial``."""
+        """After the first size that trains: where inputs differ in length, the longest batch must fit too.
+
+        The same once more with that batch first; or ``trial``, where there is none to be had.
+        """
         record = trial.measurement
-        if record is None or (record.input_shapes or 1) <= _FIXED_SHAPES:
+        if self.longest_first is not None or trial.outcome != "ok" or record is None:
             return trial
-        self.worst_case = _longest_seen(record)
-        longest = self._run("own-longest-first", self.asked.command, (_LONGEST_FIRST,))
-        told = longest.measurement.practices.get(_LONGEST_FIRST, "") if longest.measurement else ""
+        self.longest_first = ()
+        if (record.input_shapes or 1) <= _FIXED_SHAPES:
+            return trial
+        word = f"probe:longest_first={2 * max(1, round(record.micro_batches or 1)) + 1}"
+        longest = self._run(f"{trial.name[4:]}-longest-first", self.bench.command, (word,))
+        told = longest.measurement.practices.get(word, "") if longest.measurement else ""
         if longest.outcome != "out-of-memory" and not told.startswith("applied"):
+            self.worst_case = _longest_seen(record, told)
             return trial
-        self.words = (_LONGEST_FIRST,)
-        what = told.removeprefix("applied: ") or "the script's own size does not hold its longest batch"
+        self.longest_first = (word,)
+        what = told.removeprefix("applied: ") or "this size does not hold it"
         self.worst_case = (
             f"inputs differ in length ({record.input_shapes} shapes), so the longest batch decided: {what}"
         )
@@ -113,11 +119,11 @@ class _Finder:
                 return
             trial = self._run(f"size-{wanted.size}", with_value(self.asked.command, self.asked.flag, wanted.size))
             self._refuse_a_flag_that_is_none(trial)
-            self._note(wanted.size, trial)
+            self._note(wanted.size, self._with_the_longest_batch(trial))
 
     def _run(self, label: str, command: tuple[str, ...], words: tuple[str, ...] = ()) -> Trial:
         self.bench.command = command
-        trial = self.bench.run(label, words or self.words)
+        trial = self.bench.run(label, words or self.longest_first or ())
         self.longest_s = max(self.longest_s, trial.seconds)
         return trial
 
@@ -229,13 +235,14 @@ class _Finder:
         return notes
 
 
-def _longest_seen(record: Measurement) -> str:
+def _longest_seen(record: Measurement, why_not: str) -> str:
     seen = len(record.trajectory) or record.warmup_steps + record.steps
     batches = max((loader.epoch_batches or 0 for loader in record.loaders), default=0)
     share = f"about {min(1.0, seen / batches):.1%} of an epoch" if batches else "how much of an epoch, is not known"
     return (
         f"inputs had {record.input_shapes} different shapes: the longest batch among the {seen} steps seen decided "
         f"({share}). A longer one may come: leave a larger margin"
+        + (f" (the longest could not be put first: {why_not})" if why_not else "")
     )
 
 

@@ -1,0 +1,31 @@
+"""Figures that prices rest on: kernels scaled to the steps that were timed, idle time that stays a bound."""
+
+from __future__ import annotations
+
+import pytest
+from practices.evidence import measurement
+
+from vivace.practices.engine.pricing import busy_ms, idle_ms, role_ms
+
+
+def test_kernels_of_longer_profiled_steps_are_scaled_to_the_timed_ones():
+    m = measurement(step_ms=50.0, roles={"matmul": 80.0, "norm": 20.0}, input_shapes=9, profile={"busy_share": 0.9})
+    assert role_ms(m, "matmul") == pytest.approx(40.0)
+    assert busy_ms(m) == pytest.approx(50.0)
+    assert idle_ms(m) == pytest.approx(5.0)
+
+
+def test_with_equal_inputs_a_gpu_that_is_busy_all_the_time_is_not_idle_whatever_profiling_cost():
+    m = measurement(step_ms=50.0, roles={"matmul": 51.0}, profile={"busy_share": 0.6})
+    assert idle_ms(m) == 0.0
+
+
+def test_communication_beside_the_kernels_does_not_shrink_them():
+    m = measurement(roles={"matmul": 80.0, "elementwise": 15.0, "communication": 40.0})
+    assert role_ms(m, "matmul", "elementwise") == pytest.approx(95.0)
+    assert idle_ms(m) == 0.0
+
+
+def test_on_a_cpu_shares_of_forward_and_backward_are_taken():
+    m = measurement(on_gpu=False, phases={"forward": 10.0, "backward": 20.0}, roles={"matmul": 30.0, "norm": 30.0})
+    assert role_ms(m, "matmul") == pytest.approx(15.0)
