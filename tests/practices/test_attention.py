@@ -14,6 +14,7 @@ from vivace.practices.attention import find
 from vivace.tune.trials import Settings, run_trial
 
 ROLES = {"matmul": 50.0, "softmax": 15.0, "elementwise": 30.0}
+UNFUSED = {"softmax_squares": 4, "unfused_by_torch": 4}
 BY_HAND = {"roles": ROLES, "structure": {"softmax_squares": 12}}
 OFF = {"flash_sdp": False, "mem_efficient_sdp": False, "cudnn_sdp": True}
 
@@ -53,6 +54,8 @@ def test_kernels_that_the_script_switched_off_can_be_switched_on_from_outside():
         {"roles": ROLES, "structure": {"attention": {"scaled_dot_product_flash_attention": 12}, "softmax_squares": 1}},
         {**BY_HAND, "roles": {"matmul": 95.0, "softmax": 0.2, "elementwise": 20.0}},  # short sequences
         {"roles": ROLES, "flags": OFF},  # switched off, but the model has no attention
+        # torch's own attention with dropout: a CPU has no fused kernel for it
+        {"roles": {**ROLES, "other": 20.0}, "structure": UNFUSED, "on_gpu": False},
     ],
 )
 def test_not_found_when_present_or_of_no_use(present: dict):
@@ -152,5 +155,6 @@ def test_a_measurement_tells_them_apart(line, attention, squares, fused, flash, 
     assert trial.outcome == "ok", trial.message
     structure = trial.measurement.structure
     assert structure.softmax_squares == squares
+    assert structure.unfused_by_torch == (squares if attention == FUSED else 0)
     assert sum(structure.attention.values()) == fused
     assert trial.measurement.origin.flags["flash_sdp"] is flash

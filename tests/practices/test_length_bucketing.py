@@ -19,6 +19,21 @@ def test_padding_is_priced_by_its_share_of_the_computing():
     assert "40% of the tokens are padding" in found.says
 
 
+@pytest.mark.parametrize(
+    ("structure", "squares_ms"),
+    [
+        ({"attention": {"scaled_dot_product_flash_attention": 12}}, 20.0),
+        ({"softmax_squares": 12}, 70.0),  # written out: its products and masks are among the others
+        ({}, 0.0),
+    ],
+)
+def test_attention_on_padding_costs_the_square_of_its_length(structure: dict, squares_ms: float):
+    roles = {"attention": 20.0, "softmax": 10.0, "matmul": 60.0, "norm": 10.0}
+    found = find(measurement(structure={"padding_share": 0.5, **structure}, roles=roles))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(90.0 * (squares_ms / 100 * 0.75 + (1 - squares_ms / 100) * 0.5))
+
+
 def test_both_add_up_but_padding_is_not_waited_for_twice():
     found = find(measurement(structure={"padding_share": 0.5}, imbalance_ms=20.0, input_imbalance=0.3))
     assert found is not None
@@ -52,7 +67,8 @@ def test_the_lines_by_hand_use_every_sample_once_and_leave_little_padding():
     torch.manual_seed(0)
     lengths = torch.randint(1, 500, (4000,)).tolist()
     *lines, loader = PRACTICE.by_hand.splitlines()
-    names = {"lengths": lengths, "batch_size": 16, "torch": torch, "random": random, "SimpleNamespace": SimpleNamespace}
+    dataset = [range(length) for length in lengths]
+    names = {"dataset": dataset, "batch_size": 16, "torch": torch, "random": random, "SimpleNamespace": SimpleNamespace}
     exec("\n".join(lines), names)
     batches = names["batches"]
     assert sorted(i for batch in batches for i in batch) == list(range(4000))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from report.made import EVIL, made_finding, made_measurement, made_proof, made_trial
+from rich.console import Console
 
 from vivace.records.finding import Findings, Risk
-from vivace.records.proof import Gain, Harm, Interval, Payback, Side
+from vivace.records.proof import Gain, Harm, Interval, Payback, Rejected, Side
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
+from vivace.report.proof_view import proof_view
 from vivace.report.run_folder import RunFolder
 from vivace.report.run_page import run_page
 
@@ -63,6 +66,26 @@ def test_a_proof_leads_with_the_speed_up_and_its_interval(proof_page: str):
     assert "<h1>2.50× faster</h1>" in proof_page
     assert "95 % interval 2.40× to 2.60×" in proof_page
     assert "after 1,000 steps" in proof_page
+
+
+@pytest.mark.parametrize(
+    ("fields", "title", "in_terminal"),
+    [
+        ({"speedup": Interval(median=7.97, low=1.91, high=15.55)}, "1.9× to 15.6× faster", "1.9× to 15.6× faster: the"),
+        (
+            {"practices": (), "rejected": (Rejected(practice="bf16", why="not tried: no time"),)},
+            "No time to try anything",
+            "No verdict: there was no time",
+        ),
+        ({"practices": (), "harm": None}, "Nothing tried beats the noise", "Nothing that was tried makes"),
+    ],
+)
+def test_nothing_claims_more_than_the_runs_say(fields: dict, title: str, in_terminal: str):
+    proof = made_proof(**fields)
+    assert f"<h1>{title}</h1>" in run_page(RunFolder(FOLDER, proof=proof))
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(proof_view(proof))
+    assert in_terminal in shown.getvalue()
 
 
 def test_no_text_from_a_record_becomes_html(proof_page: str):

@@ -42,6 +42,14 @@ def test_for_ci_the_exit_code_says_whether_too_much_is_left(vivace):
     assert check(vivace, options=("--fail-over", "9", "--no-probes")).code == 0
 
 
+def test_a_run_that_is_too_short_to_tell_does_not_pass_in_ci(vivace):
+    script = (sys.executable, str(SCRIPTS / "plain.py"), "--steps", "12")
+    done = vivace("check", "--json", "--fail-over", "9", "--steps", "50", "--", *script)
+    assert done.code == 3
+    assert "too few steps" in done.err
+    assert any("no kernels were profiled" in note for note in done.record["notes"])
+
+
 def test_a_command_that_does_not_train_says_so(vivace):
     done = vivace("check", "--json", "--", sys.executable, "-c", "import sys; sys.exit(4)")
     assert done.code == 4

@@ -108,6 +108,14 @@ def test_one_pair_has_a_band_from_a_baseline_with_another_seed_and_needs_no_norm
     assert harm.norm_band is None
 
 
+def test_clipped_gradients_all_have_one_norm_which_says_nothing():
+    one = {0: 1.0, 1: 1.0}
+    pairs = [(run(n, norms=one), run(n, 0.001, norms={0: 1.0, 1: 1.0 + 1e-6})) for n in range(2)]
+    harm = judge(pairs, None, exact=False)
+    assert (harm.verdict, harm.norm_moved, harm.norm_band) == ("inside the band", None, None)
+    assert "norms" not in harm.says
+
+
 def test_another_baseline_that_cannot_be_compared_does_not_decide():
     pair = (run(0), run(0, -0.06))
     for odd in (measurement(trajectory=()), run(1, last=float("nan"))):

@@ -103,6 +103,19 @@ def test_mistakes_are_sentences(vivace, words: str, message: str):
     assert "Traceback" not in done.err
 
 
+def test_a_folder_without_a_tune_names_one_that_has(vivace, tmp_path: Path):
+    for name, file in (("a-001", "measurement.json"), ("a-002", "tune.json"), ("a-003", "proof.json")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("{}")
+    measured = vivace("run", "--with", f"@{tmp_path / 'a-001'}", "--", *PLAIN)
+    assert measured.code == 2
+    assert "holds no tune" in measured.err
+    assert "a-003" in measured.err
+    interrupted = vivace("run", "--with", f"@{tmp_path / 'a-002'}", "--", *PLAIN)
+    assert "is not finished" in interrupted.err
+    assert "--resume" in interrupted.err
+
+
 def test_a_command_that_is_not_there(vivace):
     done = vivace("run", "--with", "bf16", "--", "no-such-program")
     assert done.code == 2

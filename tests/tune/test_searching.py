@@ -20,6 +20,7 @@ from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
 from vivace.tune import proving, searching
 from vivace.tune.diagnosis import worth_of
+from vivace.tune.searching import measured
 from vivace.tune.trials import Settings
 
 BASE_MS = 100.0
@@ -241,6 +242,18 @@ def test_what_there_was_no_time_for_is_said_with_the_budget_that_goes_on(search_
     (note,) = [note for note in proof.notes if note.startswith("not tried for want of time: compile")]
     # 70 s were used; two trials, two pairs, and twice two minutes to compile.
     assert note.endswith("go on with: vivace tune --resume runs/train-001 --budget 7")
+
+
+def test_a_machine_on_which_the_unchanged_job_is_not_steady_is_told(search_in):
+    world = World({"bf16": 2.0})
+    found = search_in(world)
+    steady = proving.prove(world, found, rounds=1)  # type: ignore[arg-type]
+    found.baseline = found.baseline.model_copy(
+        update={"measurement": measured(found.baseline).model_copy(update={"samples_per_s": 3.0})}
+    )
+    busy = proving.prove(world, found, rounds=1)  # type: ignore[arg-type]
+    assert not any("something else takes" in note for note in steady.notes)
+    assert any("between 3 and 10 samples/s" in note for note in busy.notes)
 
 
 def test_every_pair_has_a_seed_that_no_other_run_has(search_in):

@@ -22,6 +22,7 @@ from vivace.tune.checking import check as run_check
 __all__ = ["check"]
 
 EXIT_TOO_MUCH_LEFT = 1
+EXIT_NO_VERDICT = 3
 
 
 def check(
@@ -85,4 +86,8 @@ def check(
             highlight=False,
         )
         raise typer.Exit(EXIT_TOO_MUCH_LEFT)
+    if fail_over is not None and checked.measured.measurement.status != "complete":
+        text = "too few steps were measured to say that no more is left; let the command train for longer"
+        console.print(f"[bold red]vivace:[/] {text}", highlight=False)
+        raise typer.Exit(EXIT_NO_VERDICT)
     raise typer.Exit(checked.measured.outcome.exit_code)

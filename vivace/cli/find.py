@@ -40,7 +40,9 @@ Budget = Annotated[float | None, typer.Option(help="Minutes for all runs. Defaul
 Steps = Annotated[int, typer.Option(help="Timed steps a run.")]
 Timeout = Annotated[float | None, typer.Option(help="Stop each run after so many seconds.")]
 Resume = Annotated[Path | None, typer.Option(help="Go on with an interrupted search: its folder.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the search's own folder.")]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the search's own folder.")
+]
 Name = Annotated[str | None, typer.Option(help="Name of the search. Default: the script's.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the record, and nothing else, on stdout.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every run.")]
@@ -163,6 +165,7 @@ def _search(
         Console(highlight=False).print(view(search))
     if not search.complete:
         again = f"vivace find {asked.what} --resume {shlex.quote(str(folder))}"
+        again += "" if search.ended == "interrupted" else f" --budget {2 * asked.budget_s / 60:g}"
         console.print(f"[bold yellow]vivace:[/] {escape(search.ended)}; what was run is kept", soft_wrap=True)
         console.print(f"[dim]  go on with: {escape(again)}[/]", soft_wrap=True)
     if search.ended == "interrupted":

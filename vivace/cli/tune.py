@@ -90,6 +90,9 @@ def _options(
         if command:
             raise UserError("--resume takes its command from the folder", hint="leave out what comes after --")
         options = resume_options(resume)
+        if budget is not None and 60 * budget < options.budget_s and (resume / "proof.json").is_file():
+            hint = f"it had {options.budget_s / 60:g} minutes; a larger --budget tries what there was no time for"
+            raise UserError(f"{resume} is finished: with less time there is nothing to go on with", hint=hint)
         return replace(options, budget_s=60 * budget) if budget is not None else options
     for risk in allow or []:
         if risk not in _RISKS:

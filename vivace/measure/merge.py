@@ -141,7 +141,14 @@ def _counted(payload: Payload) -> bool:
     return bool(payload["flops"]) and payload["flops"]["model"] > 0
 
 
+def _varies(payload: Payload) -> bool:
+    """One step's FLOPs do not stand for the others where inputs differ in size: a smaller last batch is no matter."""
+    return (payload["input_shapes"] or 1) > 2
+
+
 def _why_no_flops(payload: Payload) -> list[str]:
+    if _counted(payload) and _varies(payload):
+        return ["no MFU: inputs differ in size, and FLOPs were counted in one step"]
     if payload["flops"] and payload["flops"]["uncounted"]:
         return [f"FLOPs leave out: {', '.join(payload['flops']['uncounted'])}"]
     return []
@@ -222,7 +229,7 @@ def _mean_columns(rows: Sequence[Sequence[float | None]]) -> tuple[float | None,
 
 
 def _mfu(payload: Payload, flops: Flops | None) -> Mfu | None:
-    if flops is None or not payload["series"]["step"]:
+    if flops is None or not payload["series"]["step"] or _varies(payload):
         return None
     arithmetic = max(flops.by_type, key=flops.by_type.__getitem__)
     step_s = sum(payload["series"]["step"]) / len(payload["series"]["step"]) / 1e3

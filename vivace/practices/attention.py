@@ -58,6 +58,9 @@ def find(m: Measurement) -> Found | None:
     if saved < _SMALLEST_SHARE * step_ms(m) or softmax < 0.01 * step_ms(m):
         return None
     off = _switched_off(m)
+    unfused = structure.unfused_by_torch >= structure.softmax_squares
+    if unfused and not off and not on_gpu(m):
+        return None  # with dropout, or a mask of its own, a CPU has no fused kernel: nothing to change
     return Found(
         exposed_ms=saved,
         evidence={
@@ -68,14 +71,18 @@ def find(m: Measurement) -> Found | None:
             "switched_off": ", ".join(off) or None,
         },
         says=(
-            f"{structure.softmax_squares} softmaxes a forward work on whole squares of attention scores; with their "
+            f"{structure.softmax_squares} softmaxes a step work on whole squares of attention scores; with their "
             f"scaling, masks and dropout they take at most {saved:.1f} ms of a step"
         ),
         by_hand=_lines(m, off),
-        why_not=None
-        if off or structure.attention_setting == "eager"
-        else "attention is written out in the model: only its author can change it",
+        why_not=None if off or structure.attention_setting == "eager" else _why_not(unfused),
     )
+
+
+def _why_not(unfused_by_torch: bool) -> str:
+    if unfused_by_torch:
+        return "torch's own attention has no fused kernel for these inputs (their type, mask or head size)"
+    return "attention is written out in the model: only its author can change it"
 
 
 def _switched_off(m: Measurement) -> list[str]:

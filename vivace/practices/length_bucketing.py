@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from vivace.practices.engine.loaders import spot, waited_for
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import compute_ms, step_ms
+from vivace.practices.engine.pricing import compute_ms, role_ms, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -16,7 +16,7 @@ _SMALLEST_SHARE = 0.05
 
 def find(m: Measurement) -> Found | None:
     padding = m.structure.padding_share or 0.0
-    padded = padding * compute_ms(m)
+    padded = _on_padding_ms(m, padding)
     # Ranks that compute different lengths wait for the longest; where their inputs are alike it has another cause.
     unbalanced = m.imbalance_ms or 0.0 if (m.input_imbalance or 0.0) > _SMALLEST_SHARE else 0.0
     exposed = padded + (1 - padding) * unbalanced  # without padding, there is also less to wait for
@@ -41,6 +41,15 @@ def find(m: Measurement) -> Found | None:
     )
 
 
+def _on_padding_ms(m: Measurement, padding: float) -> float:
+    """Most work grows with the length, attention with its square: written out, also its softmax, masks and products."""
+    squares = ("attention",) if m.structure.attention else ("softmax", "elementwise", "matmul", "other")
+    has_attention = bool(m.structure.attention or m.structure.softmax_squares)
+    known = role_ms(m, *(m.profile.roles_ms if m.profile is not None else ()))
+    share = role_ms(m, *squares) / known if known and has_attention else 0.0
+    return compute_ms(m) * (share * (1 - (1 - padding) ** 2) + (1 - share) * padding)
+
+
 PRACTICE = Practice(
     name="length_bucketing",
     title="batches of similar length",
@@ -53,7 +62,8 @@ PRACTICE = Practice(
         "samples of a batch are alike. The order of the samples changes, so it is another training, on the same data."
     ),
     by_hand=(
-        "order = torch.randperm(len(lengths)).tolist()\n"
+        "lengths = [len(sample) for sample in dataset]   # once\n"
+        "order = torch.randperm(len(lengths)).tolist()   # these lines again in every epoch\n"
         "windows = [order[i : i + 100 * batch_size] for i in range(0, len(order), 100 * batch_size)]\n"
         "order = [i for window in windows for i in sorted(window, key=lengths.__getitem__)]\n"
         "batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]\n"

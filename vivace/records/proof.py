@@ -11,7 +11,10 @@ from vivace.records.finding import Finding, Risk
 from vivace.records.machine import Machine
 from vivace.records.measurement import Spread
 
-__all__ = ["Gain", "Harm", "Interval", "Payback", "Proof", "Rejected", "Side"]
+__all__ = ["NOT_TRIED", "Gain", "Harm", "Interval", "Payback", "Proof", "Rejected", "Side"]
+
+
+NOT_TRIED = "not tried"  # how the reason of such a practice begins
 
 
 class Interval(Part):
@@ -20,6 +23,11 @@ class Interval(Part):
     median: float = Field(gt=0)
     low: float = Field(gt=0)
     high: float = Field(gt=0)
+
+    @property
+    def vague(self) -> bool:
+        """The median of such an interval is no figure to quote."""
+        return self.high > 2 * self.low
 
 
 class Gain(Part):
@@ -100,3 +108,8 @@ class Proof(Record):
     machine: Machine | None = None
     run_with: str = Field("", description="the command that trains with the winning set")
     notes: tuple[str, ...] = ()
+
+    @property
+    def nothing_tried(self) -> bool:
+        """For want of time: then nothing is known, good or bad."""
+        return bool(self.rejected) and not self.practices and all(r.why.startswith(NOT_TRIED) for r in self.rejected)

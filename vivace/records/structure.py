@@ -88,5 +88,6 @@ class Structure(Part):
     recurrent: tuple[Recurrent, ...] = ()
     attention: dict[str, int] = Field(default_factory=dict, description="fused attention operators → calls")
     softmax_squares: int = 0
+    unfused_by_torch: int = Field(0, description="of these, in torch's own attention, where no fused kernel fits")
     attention_setting: str | None = Field(None, description="a transformers model's attn_implementation")
     host_made: tuple[Spot, ...] = Field((), description="tensors made on the host and then copied to the device")

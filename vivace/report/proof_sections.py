@@ -25,11 +25,15 @@ __all__ = ["proof_sections", "proof_title"]
 
 def proof_title(proof: Proof) -> str:
     """What a reader wants to know first."""
+    if proof.nothing_tried:
+        return "No time to try anything"
     if not proof.practices:
         harmed = proof.harm is not None and proof.harm.verdict == "outside the band"
         return "Faster, but the losses changed" if harmed else "Nothing tried beats the noise"
     if proof.speedup.low <= 1:
         return f"{proof.speedup.median:.2f}×, within the noise"
+    if proof.speedup.vague:
+        return f"{proof.speedup.low:.1f}× to {proof.speedup.high:.1f}× faster"
     return f"{proof.speedup.median:.2f}× faster"
 
 

@@ -31,8 +31,13 @@ def proof_view(proof: Proof) -> RenderableType:
 
 
 def _headline(proof: Proof) -> Text:
+    if proof.nothing_tried:
+        return Text("No verdict: there was no time to try anything.", style="bold yellow")
     if not proof.practices:
-        return Text("Nothing that vivace may change from outside makes this job faster.", style="bold")
+        return Text("Nothing that was tried makes this job faster.", style="bold")
+    if proof.speedup.vague:
+        low, high = proof.speedup.low, proof.speedup.high
+        return Text(f"{low:.1f}× to {high:.1f}× faster: the runs differ too much to say more", style="bold yellow")
     text = Text(f"{proof.speedup.median:.2f}× faster", style="bold green")
     text.append(
         f"  (95 %: {proof.speedup.low:.2f}–{proof.speedup.high:.2f}; {proof.seconds:.0f} s of trials)", style="dim"

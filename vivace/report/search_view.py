@@ -53,7 +53,10 @@ def _batch_answer(search: BatchSearch) -> list[RenderableType]:
             )
         ]
     text = Text(f"knee: {search.knee:,}", style="bold green")
-    text.append(f"   largest that leaves {bytes_gib(search.margin_gib)}: {search.largest:,}", style="bold")
+    if search.first_too_large is None:
+        text.append(f"   largest that was run: {search.largest:,} (memory was not the limit)", style="bold")
+    else:
+        text.append(f"   largest that leaves {bytes_gib(search.margin_gib)}: {search.largest:,}", style="bold")
     return [text, Text(_sentence(search.ended), style="dim" if search.complete else "yellow")]
 
 

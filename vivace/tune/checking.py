@@ -60,8 +60,15 @@ def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str) -> Fi
         verdict=_verdict(found, record),
         worth=together(found, step_ms(record)) if found else 1.0,
         cause=causes[0].name if causes else None,
-        notes=tuple(cause.says for cause in causes),
+        notes=(*_what_was_not_seen(record), *(cause.says for cause in causes)),
     )
+
+
+def _what_was_not_seen(record: Measurement) -> tuple[str, ...]:
+    if record.status == "complete":
+        return ()
+    kernels = "" if record.profile is not None else ", and no kernels were profiled"
+    return (f"incomplete: the run ended after {record.steps} timed steps{kernels}; most findings need both",)
 
 
 def _verdict(found: tuple[Finding, ...], record: Measurement) -> Literal["tuned", "improvable", "unknown"]:

@@ -24,7 +24,8 @@ __all__ = ["judge"]
 _CHANCE = 1.5  # two distances between unrelated runs differ by so much easily
 _NORM_CHANCE = 2.0  # norms are taken at fewer steps, and jump more
 _ROUNDING = 2**-8  # of the losses' size: one unit in the last place of bf16. Nothing finer is asked of anybody
-_NORM_ROUNDING = 0.02  # of the norms' size; clipped gradients all have the same norm, and then there is no band
+_NORM_ROUNDING = 0.02  # of the norms' size
+_ALL_THE_SAME = 1e-3  # of the norms' size
 _TOLERANCE = 0.02  # of the losses' size, where reruns of the baseline do not differ at all
 _FEWEST_STEPS = 5
 
@@ -139,6 +140,8 @@ def _norms(pairs: Sequence[Pair], more: Sequence[Measurement]) -> tuple[float | 
         return None, None, None
     rows = [[s[step] for step in common] for s in series]
     if not np.isfinite(rows).all():
+        return None, None, None
+    if np.ptp(rows) <= _ALL_THE_SAME * _size(rows):  # clipped: they say nothing
         return None, None, None
     moved = float(np.median([_distance(rows[2 * i], rows[2 * i + 1]) for i in range(len(pairs))]))
     baselines = [*rows[: 2 * len(pairs) : 2], *rows[2 * len(pairs) :]]

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.finding import Risk
-from vivace.records.measurement import Measurement
+from vivace.records.measurement import Measurement, Spread
 from vivace.records.privacy import safe_command
 from vivace.records.proof import Gain, Harm, Interval, Payback, Proof, Rejected, Side
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import proposals, risk_of, without
-from vivace.tune.comparison import compare, ratio_of
+from vivace.tune.comparison import compare, ratio_of, speed
 from vivace.tune.harm import judge
 from vivace.tune.searching import Search, measured
 
@@ -28,6 +28,7 @@ __all__ = ["prove"]
 Pair = tuple[Measurement, Measurement]
 _SHORTEST_EXTRA_S = 1.0
 _FIRST_SEED = 1  # the search has 0
+_UNSTEADY = 1.3
 _COMPILE_S = 120.0  # to compile a model with cold caches, roughly; a model of minutes will need another look
 _HARMED = "losses left the band of the baseline's reruns"
 
@@ -60,9 +61,23 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     gains = _ablation(bench, found, verdict, lasts, of_this_set if verdict is proved else {}, notes)
     if not_alone := [g.practice for g in gains if g.practice in found.unproven and g.last is None and g.alone is None]:
         notes.append(f"part of the gain together, not looked at alone for want of time: {', '.join(not_alone)}")
+    if unsteady := _unsteady(found, verdict):
+        notes.append(unsteady)
     if found.untried:
         notes.append(_how_to_go_on(bench, found, rounds))
     return _proof(bench, found, verdict, gains, notes)
+
+
+def _unsteady(found: Search, verdict: _Verdict) -> str:
+    """The unchanged job should take as long every time; where it does not, something else has the machine."""
+    runs = [measured(found.baseline), measured(found.again), *(before for before, _ in verdict.pairs)]
+    speeds = sorted(speed(m) for m in runs)
+    if speeds[-1] < _UNSTEADY * speeds[0]:
+        return ""
+    return (
+        f"the unchanged job itself ran at between {speeds[0]:.4g} and {speeds[-1]:.4g} samples/s: something else takes "
+        "this machine's time, and no figure here is surer than that"
+    )
 
 
 def _how_to_go_on(bench: Bench, found: Search, rounds: int) -> str:
@@ -333,7 +348,7 @@ def _side(runs: Sequence[Measurement], mfu: float | None) -> Side:
     first = runs[0]
     return Side(
         samples_per_s=_median([m.samples_per_s for m in runs]),
-        step_ms=sorted(runs, key=lambda m: m.step_ms.mean if m.step_ms else 0.0)[len(runs) // 2].step_ms,
+        step_ms=_median_spread([m.step_ms for m in runs if m.step_ms is not None]),
         phases_ms={p: statistics.median(m.phases_ms[p].mean for m in runs) for p in first.phases_ms},
         device_memory_gib=_median([m.memory.device.reserved_peak_gib if m.memory.device else None for m in runs]),
         host_memory_gib=_median(
@@ -343,6 +358,11 @@ def _side(runs: Sequence[Measurement], mfu: float | None) -> Side:
         mfu=mfu,
         losses=tuple(m.trajectory for m in runs),
     )
+
+
+def _median_spread(spreads: Sequence[Spread]) -> Spread | None:
+    names = Spread.model_fields
+    return Spread(**{n: statistics.median(getattr(s, n) for s in spreads) for n in names}) if spreads else None
 
 
 def _median(values: Sequence[float | None]) -> float | None:

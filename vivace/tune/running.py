@@ -46,11 +46,22 @@ def read_words(text: str) -> tuple[str, ...]:
         word = word.strip()
         if word.startswith("@"):
             path = Path(word[1:])
-            proof = Proof.load(path / "proof.json" if path.is_dir() else path)
+            proof = Proof.load(_proof_in(path) if path.is_dir() else path)
             words += [gain.practice for gain in proof.practices]
         elif word:
             words.append(word)
     return parse_words(words)
+
+
+def _proof_in(folder: Path) -> Path:
+    path = folder / "proof.json"
+    if path.is_file():
+        return path
+    if (folder / "tune.json").is_file():
+        raise UserError(f"the tune in {folder} is not finished", hint=f"vivace tune --resume {folder}")
+    known = sorted(folder.resolve().parent.glob("*/proof.json"), key=lambda found: found.stat().st_mtime)
+    hint = f"the latest one is in @{folder.parent / known[-1].parent.name}" if known else "vivace tune -- COMMAND"
+    raise UserError(f"{folder} holds no tune", hint=hint)
 
 
 def run(

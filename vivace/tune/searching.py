@@ -18,7 +18,7 @@ from vivace.errors import UserError
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Measurement
-from vivace.records.proof import Interval, Rejected
+from vivace.records.proof import NOT_TRIED, Interval, Rejected
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import alternatives, candidates, combined, without
@@ -35,7 +35,7 @@ _ONLY_ON_TOP = ("compile=max-autotune",)  # minutes of compilation: only where c
 _ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code without them will not pay more
 _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
-_NO_TIME = "not tried: the time budget was used up"
+_NO_TIME = f"{NOT_TRIED}: too little time was left for it and for the proof"
 _SMALLEST_GAIN = 0.01
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended

@@ -34,6 +34,7 @@ class OperatorWatch:
         self.layers: Counter[tuple[str, int, int, int, str, int]] = Counter()
         self.attention: Counter[str] = Counter()
         self.softmax_squares = 0
+        self.unfused_by_torch = 0
         self.host_made: dict[tuple[str, int], dict[str, Any]] = {}
         self._made: dict[int, dict[str, Any]] = {}
 
@@ -43,7 +44,7 @@ class OperatorWatch:
         elif name == "_to_copy":
             self._see_copy(args[0], result)
         elif where == "forward" and name in _SOFTMAXES:
-            self._see_softmax(result)
+            self._see_softmax(name, result)
         elif where == "forward" and _is_attention(name):  # a kernel without a FLOP formula: the CPU's
             self.attention[name.strip("_")] += 1
 
@@ -78,9 +79,10 @@ class OperatorWatch:
             entry["made_ms"] += place.pop("made_ms", 0.0)  # once, however often it is copied
             entry["mib"] += source.numel() * source.element_size() / 2**20
 
-    def _see_softmax(self, result: Any) -> None:
+    def _see_softmax(self, name: str, result: Any) -> None:
         if result.dim() >= 3 and result.shape[-1] == result.shape[-2] >= _SMALLEST_ATTENTION:
             self.softmax_squares += 1
+            self.unfused_by_torch += name == _SOFTMAXES[1]
 
     def as_dict(self) -> dict[str, Any]:
         work = {key: 2 * key[1] * key[2] * key[3] * key[5] * calls for key, calls in self.layers.items()}
@@ -96,6 +98,6 @@ class OperatorWatch:
                 for kind, m, n, k, arithmetic, groups in ranked
             ],
             "attention": dict(self.attention),
-            "softmax_squares": self.softmax_squares,
+            "softmax_squares": self.softmax_squares, "unfused_by_torch": self.unfused_by_torch,
             "host_made": list(self.host_made.values()),
         }  # fmt: skip

@@ -16,7 +16,7 @@ class Texts(Dataset):
         return 20_000
 
     def __getitem__(self, index):
-        return torch.ones(500 if index > 19_950 else 5 + index % 11)
+        return torch.ones(500 if index > 19_950 else 5 + index * index % 83)
 
 
 def pad(texts):
