@@ -34,8 +34,8 @@ def find(m: Measurement) -> Found | None:
             "line": f"{worst.file.rsplit('/', 1)[-1]}:{worst.line} `{worst.code}`",
         },
         says=(
-            f"validation takes {kept:.1f} ms per step and keeps a graph that no backward uses: "
-            f"activations stay in memory, and up to {lost:.1f} ms are lost"
+            f"validation takes {kept:.1f} ms more per step and keeps a graph that no backward uses: "
+            f"activations stay in memory, and up to {lost:.1f} ms of that are lost"
         ),
         where=(worst.file, worst.line),
         why_not="a backward may follow a forward in eval mode: only you know that none does",

@@ -41,7 +41,7 @@ def _nothing(findings: Findings) -> RenderableType:
 def _headline(findings: Findings, record: Measurement) -> Text:
     assert record.step_ms is not None
     text = Text(f"{len(findings.findings)} finding{'s' * (len(findings.findings) > 1)}", style="bold")
-    text.append(f" on a step of {record.step_ms.mean:.1f} ms; all together worth at most {findings.worth:.2f}×")
+    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; all together worth at most {findings.worth:.2f}×")
     return text
 
 

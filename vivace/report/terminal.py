@@ -37,7 +37,7 @@ def _headline(record: Measurement) -> Text:
     assert record.step_ms is not None
     where = f"{len(record.ranks)} ranks, " if len(record.ranks) > 1 else ""
     device = ", ".join(sorted(set(record.devices))) or (record.machine.cpu.model or "CPU")
-    text = Text(f"{record.step_ms.median:.2f} ms per step", style="bold")
+    text = Text(f"{record.step_ms.median:.2f} ms per step (median)", style="bold")
     text.append(f"  (10–90 %: {record.step_ms.p10:.2f}–{record.step_ms.p90:.2f}; ", style="dim")
     text.append(f"{record.steps} steps after {record.warmup_steps} of warm-up; {where}{device})", style="dim")
     return text

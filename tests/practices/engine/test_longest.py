@@ -52,7 +52,7 @@ def test_the_longest_batch_comes_as_often_as_asked_and_then_the_loader_s_own(tmp
     assert done.printed[:2] == [[37, 38, 39, 40]] * 2  # also after the script wrote into it
     assert sorted(length for batch in done.printed[2:] for length in batch) == list(range(1, 41))
     assert done.told == {
-        "probe:longest_first=2": "applied: a batch of the 4 longest of 40 samples looked at, of 40",
+        "probe:longest_first=2": "applied: a batch of the longest of 40 samples looked at, of 40",
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from report.made import spread
 
 from vivace.records.search import LoaderTried
-from vivace.tune.finders.loader import best_of, next_workers
+from vivace.tune.finders.loader import _notes, _why_no_more, best_of, next_workers
 
 
 def ran(workers: int, rate: float, waits: bool = True, prefetch: int | None = None) -> LoaderTried:
@@ -44,3 +44,15 @@ def test_the_smallest_setting_within_three_percent_wins():
 
 def test_a_setting_that_failed_never_wins():
     assert best_of([LoaderTried(workers=1, outcome="crash")]) is None
+
+
+def test_a_gain_beyond_the_waits_is_explained_and_one_within_is_not():
+    own = ran(0, 100.0, waits=False)  # 1 of 100 ms
+    assert len(list(_notes(ran(1, 101.0), own))) == 1
+    (_, note) = _notes(ran(1, 113.0), own)
+    assert "1.01× as fast" in note
+
+
+def test_the_end_says_what_was_run():
+    assert "up to 4 workers were run" in _why_no_more([ran(0, 1.0), ran(4, 2.0)], cores=4)
+    assert "more than 1 workers were not run" in _why_no_more([ran(0, 1.0), ran(1, 2.0)], cores=4)

@@ -79,7 +79,7 @@ def longest_batch(loader: Any) -> tuple[Any, str]:
         raise NotApplicable("no sample looks longer than the others")
     longest = sorted(sizes, key=lambda index: -sizes[index])[: loader.batch_size]
     batch = loader.collate_fn([loader.dataset[index] for index in longest])
-    return batch, f"a batch of the {len(longest)} longest of {len(sizes)} samples looked at, of {len(loader.dataset)}"
+    return batch, f"a batch of the longest of {len(sizes)} samples looked at, of {len(loader.dataset)}"
 
 
 def _sizes(dataset: Any) -> dict[int, int]:

@@ -6,7 +6,7 @@ The smallest setting within 3 % of the best wins. Where the loader is not the li
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,7 @@ NO_LIMIT_SHARE = 0.03  # of a step: a loader that takes less holds nothing back
 CLOSE = 0.97  # of the best throughput
 _PREFETCHES = (4, 8)  # batches a worker; torch's own is 2
 _OWN_PREFETCH = 2
+_BEYOND = 1.05  # what its waits explain
 
 
 def find_loader(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> LoaderSearch:
@@ -126,7 +127,7 @@ class _Finder:
                 if not self._try(words, best.workers, prefetch):
                     return
         self.complete = True
-        self.ended = f"up to {self.cores} workers were looked at: the cores that a rank may use"
+        self.ended = _why_no_more(self.tried, self.cores)
 
     def _try(self, words: tuple[str, ...], workers: int, prefetch: int) -> bool:
         """False when the search must end here."""
@@ -178,11 +179,30 @@ class _Finder:
             ended=self.ended,
             run_with=_run_with(words, safe_command(self.asked.command)),
             by_hand=_by_hand(best) if best and words else "",
-            notes=("memory of workers is what they hold resident; pages that they share are counted in each",),
+            notes=tuple(_notes(best, own)),
             machine=self.own.machine if self.own else None,
         )
         search.save(self.folder / RECORD)
         return search
+
+
+def _why_no_more(tried: Sequence[LoaderTried], cores: int) -> str:
+    most = max(one.workers for one in tried)
+    if most >= cores:
+        return f"up to {most} workers were run: the cores that a rank may use"
+    return f"more than {most} workers were not run: with these, hardly a step waits, or more did not help"
+
+
+def _notes(best: LoaderTried | None, own: LoaderTried | None) -> Iterator[str]:
+    yield "memory of workers is what they hold resident; pages that they share are counted in each"
+    if best is None or own is None or not own.samples_per_s or not best.samples_per_s or not _step_ms(own):
+        return
+    at_most = _step_ms(own) / max(1e-9, _step_ms(own) - (own.loader_ms or 0.0))
+    if best.samples_per_s / own.samples_per_s > _BEYOND * at_most:
+        yield (
+            f"without its waits the script's own setting would be {at_most:.2f}× as fast; what is beyond that is the "
+            "work that moved to other processes, or the noise of single runs"
+        )
 
 
 def _refused(record: Measurement, words: Sequence[str]) -> str:
