@@ -61,8 +61,8 @@ def test_pieces_of_a_minute_train_as_one_long_job_does(bench_with_accounts: Benc
     assert sorted(expected) == [(step, rank) for step in range(STEPS) for rank in range(2)]
     assert losses(bench.out(split)) == expected
     starts = [int(step) for step in re.findall(r"rank 0 of 2 on \S+ begins at step (\d+)", bench.out(split))]
-    assert len(starts) >= 2
-    assert starts == sorted(set(starts))  # each piece went further
+    assert len(set(starts)) >= 2
+    assert starts == sorted(starts)  # on a busy machine a piece may be told to stop before its first step
     assert len(re.findall(r"^step \d+ rank 0", bench.out(split), re.MULTILINE)) == STEPS  # nothing was trained twice
 
     found = json.loads(bench.vivace("status", "split", "--json").stdout)

@@ -45,7 +45,7 @@ def test_a_crash_and_no_memory_are_results(tmp_path: Path, argument: str, outcom
 
 
 def test_a_trial_that_hangs_is_ended(tmp_path: Path):
-    done = trial(tmp_path / "a", "--hang-at=3", timeout_s=20)
+    done = trial(tmp_path / "a", "--hang-at=3", timeout_s=10)
     assert done.outcome == "timeout"
 
 
@@ -55,24 +55,29 @@ def test_a_trial_on_disk_is_not_run_again(tmp_path: Path):
     assert second == first
 
 
+def asked_again(folder: Path, known: Trial, **settings):
+    """What becomes of a trial with a record, where the command itself would fail at once."""
+    folder.mkdir()
+    known.save(folder / "trial.json")
+    command = [sys.executable, "-c", "raise SystemExit(1)"]
+    return run_trial(command, (), folder, Settings(steps=5, **settings), lambda *_: None, lambda _: None)
+
+
+KNOWN = Trial(
+    name="a", command=("x",), practices=(), outcome="ok", seconds=1, evidence=False, seed_offset=0, grad_norms=False
+)
+
+
 @pytest.mark.parametrize("other", [{"seed_offset": 1}, {"evidence": True}, {"grad_norms": True}])
 def test_a_trial_that_was_asked_otherwise_is_run(tmp_path: Path, other: dict):
-    known = Trial(name="a", command=("x",), practices=(), outcome="ok", seconds=1, evidence=False, seed_offset=0)
-    (tmp_path / "a").mkdir()
-    known.model_copy(update={"grad_norms": False}).save(tmp_path / "a" / "trial.json")
-    assert trial(tmp_path / "a", "--crash-at=0").command == ("x",)
-    assert trial(tmp_path / "a", "--crash-at=0", **other).outcome == "crash"
+    assert asked_again(tmp_path / "same", KNOWN) == KNOWN
+    assert asked_again(tmp_path / "other", KNOWN, **other).outcome == "crash"
 
 
 @pytest.mark.parametrize(("now_s", "again"), [(20.0, False), (60.0, True), (None, True)])
 def test_one_that_ran_out_of_time_is_run_again_when_it_may_take_longer(tmp_path: Path, now_s: float, again: bool):
-    (tmp_path / "a").mkdir()
-    Trial(
-        name="a", command=("x",), practices=(), outcome="timeout", seconds=21, evidence=False, seed_offset=0,
-        grad_norms=False, timeout_s=20.0,
-    ).save(tmp_path / "a" / "trial.json")  # fmt: skip
-    done = trial(tmp_path / "a", "--crash-at=0", timeout_s=now_s)
-    assert done.outcome == ("crash" if again else "timeout")
+    known = KNOWN.model_copy(update={"outcome": "timeout", "timeout_s": 20.0})
+    assert asked_again(tmp_path / "a", known, timeout_s=now_s).outcome == ("crash" if again else "timeout")
 
 
 def test_the_same_seed_gives_the_same_losses_and_another_one_others(tmp_path: Path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = Path(__file__).parent / "scripts"
-OPTIONS = ("--steps", "8", "--rounds", "2", "--budget", "3")
+OPTIONS = ("--steps", "8", "--rounds", "2", "--budget", "2")
 
 
 @pytest.mark.slow

@@ -37,8 +37,8 @@ def _headline(record: Measurement) -> Text:
     assert record.step_ms is not None
     where = f"{len(record.ranks)} ranks, " if len(record.ranks) > 1 else ""
     device = ", ".join(sorted(set(record.devices))) or (record.machine.cpu.model or "CPU")
-    text = Text(f"{record.step_ms.median:.2f} ms per step (median)", style="bold")
-    text.append(f"  (10–90 %: {record.step_ms.p10:.2f}–{record.step_ms.p90:.2f}; ", style="dim")
+    text = Text(f"{record.step_ms.median:.2f} ms per step", style="bold")
+    text.append(f"  (median; 10–90 %: {record.step_ms.p10:.2f}–{record.step_ms.p90:.2f}; ", style="dim")
     text.append(f"{record.steps} steps after {record.warmup_steps} of warm-up; {where}{device})", style="dim")
     return text
 
@@ -123,7 +123,8 @@ def _throughput(record: Measurement) -> str:
         return "unknown: no batch size could be read from the inputs"
     text = f"{record.samples_per_s:,.1f} samples/s"
     if record.tokens_per_s:
-        text += f", {record.tokens_per_s:,.0f} tokens/s"
+        padding = record.structure.padding_share
+        text += f", {record.tokens_per_s:,.0f} tokens/s" + (f" ({padding:.0%} of them padding)" if padding else "")
     text += f"  (batch {record.batch_size}"
     if len(record.ranks) > 1:
         text += f" × {len(record.ranks)} ranks = {record.global_batch_size}"
