@@ -29,6 +29,7 @@ from vivace.records.measurement import (
     Spread,
     Sync,
     Validation,
+    inputs_vary,
 )  # fmt: skip
 from vivace.records.privacy import safe_command, safe_environment, safe_text
 from vivace.records.structure import Structure
@@ -142,8 +143,8 @@ def _counted(payload: Payload) -> bool:
 
 
 def _varies(payload: Payload) -> bool:
-    """One step's FLOPs do not stand for the others where inputs differ in size: a smaller last batch is no matter."""
-    return (payload["input_shapes"] or 1) > 2
+    """One step's FLOPs do not stand for the others where inputs differ in size."""
+    return inputs_vary(payload["input_shapes"])
 
 
 def _why_no_flops(payload: Payload) -> list[str]:

@@ -12,7 +12,7 @@ from vivace.records.structure import Spot, Structure
 
 __all__ = [
     "Copies", "DeviceMemory", "Energy", "Flops", "HostMemory", "Kernel", "Loader", "Measurement", "Memory", "Mfu",
-    "Origin", "Profile", "Rank", "Spread", "Sync", "Validation",
+    "Origin", "Profile", "Rank", "Spread", "Sync", "Validation", "inputs_vary",
 ]  # fmt: skip
 
 
@@ -228,3 +228,12 @@ class Measurement(Record):
     origin: Origin
     machine: Machine
     notes: tuple[str, ...] = ()
+
+    @property
+    def inputs_vary(self) -> bool:
+        return inputs_vary(self.input_shapes)
+
+
+def inputs_vary(shapes: int | None) -> bool:
+    """With equal inputs there are two shapes at most: the whole batch, and a smaller last one."""
+    return (shapes or 1) > 2

@@ -29,15 +29,13 @@ class LongestFirst(Change):
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         self.times = int(argument or _TIMES)
-        self.seen: set[int] = set()  # datasets
-        self.kept: list[Any] = []  # those, so that no other gets their place in memory
+        self.seen: dict[int, Any] = {}  # datasets by their place in memory, which no other gets while they are here
 
     def iterator(self, loader: Any, iterator: Any) -> Any:
         """Told as applied only if no loader refuses: which of them trains is not known here."""
         if id(loader.dataset) in self.seen:
             return iterator
-        self.seen.add(id(loader.dataset))
-        self.kept.append(loader.dataset)
+        self.seen[id(loader.dataset)] = loader.dataset
         try:
             batch, told = longest_batch(loader)
         except NotApplicable as reason:

@@ -16,7 +16,6 @@ __all__ = [
     "role_ms", "step_ms",
 ]  # fmt: skip
 
-_FIXED_SHAPES = 2  # with equal inputs: the whole batch, and a smaller last one
 _LONGER = 0.9  # the timed steps' time over the profiled ones': less is no accident
 
 PRODUCTS = ("convolution", "matmul", "attention")
@@ -72,7 +71,7 @@ def _scale(m: Measurement) -> float:
 
 
 def _profiled_longer_steps(m: Measurement) -> bool:
-    return on_gpu(m) and (m.input_shapes or 1) > _FIXED_SHAPES and _scale(m) < _LONGER
+    return on_gpu(m) and m.inputs_vary and _scale(m) < _LONGER
 
 
 def busy_ms(m: Measurement) -> float | None:

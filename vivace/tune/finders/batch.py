@@ -30,7 +30,6 @@ __all__ = ["RECORD", "find_batch"]
 
 RECORD = "batch.json"
 _SAME = 0.02  # relative: global sizes do not always divide by the ranks
-_FIXED_SHAPES = 2  # with equal inputs: the whole batch, and a smaller last one
 
 
 def find_batch(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> BatchSearch:
@@ -73,9 +72,10 @@ class _Finder:
         if trial.outcome == "out-of-memory" and written is not None:
             self.own_size = written
         elif trial.outcome != "ok" or trial.measurement is None:
+            smaller = f"give it a size that does: -- COMMAND {self.asked.flag} 8"
             raise UserError(
                 f"the command does not train as it is ({trial.outcome}): {_last_line(trial.message)}",
-                hint=f"give it a size that does: -- COMMAND {self.asked.flag} 8",
+                hint=smaller if trial.outcome == "out-of-memory" else "`vivace measure -- COMMAND` shows more",
             )
         else:
             self.own_record = trial.measurement
@@ -92,7 +92,7 @@ class _Finder:
         if self.longest_first is not None or trial.outcome != "ok" or record is None:
             return trial
         self.longest_first = ()
-        if (record.input_shapes or 1) <= _FIXED_SHAPES:
+        if not record.inputs_vary:
             return trial
         word = f"probe:longest_first={2 * max(1, round(record.micro_batches or 1)) + 1}"
         longest = self._run(f"{trial.name[4:]}-longest-first", self.bench.command, (word,))
