@@ -9,6 +9,7 @@ from practices.changed import run_with
 from practices.evidence import CPU, V100, measurement
 
 from vivace.practices.bf16 import find, worth_trying
+from vivace.records.measurement import Flops
 
 ROLES = {"matmul": 60.0, "elementwise": 30.0}
 
@@ -24,6 +25,22 @@ def test_tf32_leaves_more_than_half_of_the_products_time():
     found = find(measurement(flops={"tf32": 10**12}, roles=ROLES))
     assert found is not None
     assert found.exposed_ms == pytest.approx(60 * (1 - 494.7 / 989.4 / 1.25) + 30 / 2)
+
+
+def test_recurrent_layers_on_tensor_cores_are_not_priced():
+    """Measured: an LSTM is no faster in bf16 than in TF32, its products are too small (public_scripts.csv, char_lm)."""
+    counted = {"model": 10**12, "hardware": 10**12, "by_type": {"tf32": 10**12}}
+    in_tf32 = measurement(roles={"matmul": 90.0}).model_copy(
+        update={"flops": Flops(**counted, recurrent=counted["by_type"])}
+    )
+    assert find(in_tf32) is None
+    half = Flops(**counted, recurrent={"tf32": 5 * 10**11})
+    found = find(in_tf32.model_copy(update={"flops": half}))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(45 * (1 - 494.7 / 989.4 / 1.25))
+    full = {"fp32": 10**12}  # without tensor cores there is a lot to win
+    in_fp32 = Flops(**{**counted, "by_type": full}, recurrent=full)
+    assert find(in_tf32.model_copy(update={"flops": in_fp32})) is not None
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from practices.evidence import A100, measurement
+from practices.evidence import A100, H200, measurement
 
-from vivace.practices.tensor_core_sizes import PRACTICE, find
+from vivace.practices.tensor_core_sizes import PRACTICE, alignment_of, find
 from vivace.records.structure import Layer, Recurrent
 
 
@@ -22,12 +22,24 @@ def seen(*layers: Layer, **fields):
 
 
 def test_an_odd_vocabulary_is_found_and_priced_by_its_share():
-    found = find(seen(layer(16384, 50257, 768, share=0.3), layer(16384, 3072, 768, share=0.7)))
+    found = find(seen(layer(16384, 50257, 768, share=0.3), layer(16384, 3072, 768, share=0.7), gpu=A100))
     assert found is not None
     # 80 ms of products; at half its rate 0.3 of the arithmetic takes as long as 0.6: 1.3 instead of 1.
     assert found.exposed_ms == pytest.approx(80.0 * 0.3 / 1.3)
     assert found.by_hand == "outputs 50257 → 50304   # a multiple of 64; 8 is needed"
     assert found.evidence["alignment"] == 0.5
+
+
+def test_a_hopper_loses_more_by_odd_sizes_but_convolutions_are_as_before():
+    """Measured: benchmarks/results/product_sizes.csv."""
+    odd, even, wide = (alignment_of(layer(8192, n, 2048), hopper=True) for n in (2047, 2046, 2040))
+    assert (odd, even, wide) == (0.18, 0.36, 1.0)
+    assert alignment_of(layer(8192, 2047, 2048, arithmetic="tf32"), hopper=True) == 0.46
+    assert alignment_of(layer(8192, 2047, 2048, kind="convolution"), hopper=True) == 0.5
+    on_hopper, on_ampere = (find(seen(layer(8192, 2047, 2047), gpu=gpu)) for gpu in (H200, A100))
+    assert on_hopper is not None
+    assert on_ampere is not None
+    assert on_hopper.exposed_ms > on_ampere.exposed_ms
 
 
 def test_an_empty_last_wave_is_found():

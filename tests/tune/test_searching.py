@@ -35,6 +35,7 @@ class World:
     faster: dict[str, float]
     batch_ms: float = 0.0
     crashes: tuple[str, ...] = ()
+    harms: tuple[str, ...] = ()  # these move the losses far away
     message: str = ""
     compile_s: float = 0.0  # of each compiled set, the first time
     budget_s: float = 1e4
@@ -85,13 +86,15 @@ class World:
         cold = "compile" in words and tuple(words) not in {trial.practices for trial in self.trials}
         return TRIAL_S + (self.compile_s if cold else 0.0)
 
-    def measured(self, words: Sequence[str], evidence: bool = False, **_: Any) -> Measurement:
+    def measured(self, words: Sequence[str], evidence: bool = False, seed: int = 0, **_: Any) -> Measurement:
         step, waits = self.step_ms(words)
         record = measurement(step_ms=step, phases={"loader": waits}, practices=dict.fromkeys(words, "applied: so"))
         steps = {"step": (step,) * 20, "loader": (waits,) * 20}
+        loss = 1.0 + 0.01 * seed + sum(word in self.harms for word in words)
         only_without_evidence = {} if evidence else {"profile": None, "mfu": None}
         return record.model_copy(
-            update={"samples_per_s": 1e3 / step, "series_ms": steps, "mfu": 10 / step} | only_without_evidence
+            update={"samples_per_s": 1e3 / step, "series_ms": steps, "mfu": 10 / step, "trajectory": (loss,) * 20}
+            | only_without_evidence
         )
 
     def findings(self, m: Measurement) -> tuple[Finding, ...]:
@@ -262,6 +265,34 @@ def test_every_pair_has_a_seed_that_no_other_run_has(search_in):
     rounds = {label: seed for label, seed in world.seeds.items() if label.startswith("round")}
     assert set(rounds.values()) == {1, 2}
     assert {seed for label, seed in world.seeds.items() if label not in rounds} == {0}
+
+
+def test_what_moves_the_losses_is_left_out_and_the_rest_proved(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "workers=16": 1.5}, harms=("bf16",))
+    proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    assert {gain.practice for gain in proof.practices} == {"channels_last", "workers=16"}
+    assert proof.speedup.median == pytest.approx(1.3 * 1.5)
+    assert proof.losses_in_band
+    assert any("left the band with bf16: 3.90×" in note for note in proof.notes)
+
+
+def test_without_time_to_look_at_each_all_that_may_round_differently_is_left_out(search_in):
+    """Two baselines, one trial of all, one pair, and the pair that is kept in reserve."""
+    world = World({"channels_last": 1.3, "bf16": 2.0, "workers=16": 1.5}, harms=("bf16",), budget_s=7 * TRIAL_S)
+    proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    assert world.used_s <= world.budget_s
+    assert {gain.practice for gain in proof.practices} == {"workers=16"}
+    assert proof.speedup.median == pytest.approx(1.5)
+    assert proof.losses_in_band
+    why = {rejected.practice: rejected.why for rejected in proof.rejected}
+    assert "no time to look at each" in why["channels_last"]
+
+
+def test_where_the_rest_cannot_be_proved_nothing_is_recommended(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "workers=16": 1.5}, harms=("bf16",), budget_s=6 * TRIAL_S)
+    proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    assert proof.practices == ()
+    assert proof.losses_in_band is False
 
 
 def test_mfu_is_scaled_from_a_run_with_evidence_in_the_same_arithmetic(search_in):

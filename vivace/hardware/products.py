@@ -26,7 +26,6 @@ TILES: tuple[tuple[int, int, float], ...] = (
     (64, 128, 0.76),
     (64, 64, 0.6),
 )
-_BOTH_ODD = 0.17
 _CHECKLIST_NAMES = {"bf16": "fp16", "fp8": "int8"}
 
 
@@ -46,20 +45,22 @@ def tile_efficiency(m: int, n: int, tile: tuple[int, int] = (256, 128)) -> float
     return m * n / (ceil(m / tile[0]) * tile[0] * ceil(n / tile[1]) * tile[1])
 
 
-def alignment_share(n: int, k: int, bytes_per_element: int = 2) -> float:
+def alignment_share(n: int, k: int, bytes_per_element: int = 2, hopper: bool = False) -> float:
     """Share of the rate left when rows do not start on 16 bytes: a vocabulary of 50,257 halves its product.
 
     NVIDIA "Matrix Multiplication Background": tensor cores want multiples of 16 bytes; cuBLAS falls back
-    to kernels with narrower loads otherwise. With both sizes odd an H200 kept 0.176 of its rate
-    (benchmarks/defects/r15: 11.31 ms of products a step, 1.99 with multiples of 64).
+    to kernels with narrower loads otherwise. Hopper loses far more (``alignment.toml``).
     """
-    in_rows, in_columns = (_power_of_two_in(size) * bytes_per_element for size in (n, k))
-    aligned = min(in_rows, in_columns)
+    aligned = min(_power_of_two_in(n), _power_of_two_in(k)) * bytes_per_element
     if aligned >= 16:
         return 1.0
-    if max(in_rows, in_columns) <= 2:
-        return _BOTH_ODD
-    return {8: 0.85, 4: 0.7}.get(aligned, 0.5)
+    shares = _alignment()["hopper" if hopper else "older"]["two_bytes" if bytes_per_element <= 2 else "four_bytes"]
+    return shares[str(max(2, aligned))]
+
+
+@cache
+def _alignment() -> dict[str, dict[str, dict[str, float]]]:
+    return tomllib.loads(Path(__file__).with_name("alignment.toml").read_text())
 
 
 def _power_of_two_in(number: int) -> int:

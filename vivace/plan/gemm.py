@@ -53,5 +53,5 @@ def gemm_seconds(
             depth = k / split + overhead_k * (1.0 if split == 1 else 1.5)
             best = min(best, waves * 2.0 * tile_m * tile_n * depth / (per_sm * share))
     moved = batch * element_bytes * (m * k + n * k + m * n)
-    best /= alignment_share(n, k, element_bytes)
+    best /= alignment_share(n, k, element_bytes, hopper=gpu.family == "hopper")
     return max(best, moved / gpu.stream_rate) + gap_us * 1e-6

@@ -16,6 +16,7 @@ from vivace.practices.engine.pricing import (
     capability,
     on_gpu,
     peak,
+    recurrent_on_tensor_cores,
     role_ms,
     step_ms,
 )
@@ -75,7 +76,8 @@ def saved_by_halving(m: Measurement, arithmetic: str) -> float:
     now = max(m.flops.by_type, key=m.flops.by_type.__getitem__) if m.flops and m.flops.by_type else "fp32"
     old, new = peak(m, now), peak(m, arithmetic)
     faster = _BEYOND_PEAKS * (new / old if old and new else 2.0)
-    return role_ms(m, *PRODUCTS) * (1 - 1 / max(1.0, faster)) + role_ms(m, *MEMORY_BOUND) * 0.5
+    products = role_ms(m, *PRODUCTS) * (1 - recurrent_on_tensor_cores(m))
+    return products * (1 - 1 / max(1.0, faster)) + role_ms(m, *MEMORY_BOUND) * 0.5
 
 
 def find(m: Measurement) -> Found | None:

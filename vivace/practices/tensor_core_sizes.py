@@ -16,7 +16,7 @@ from vivace.hardware.products import (
     wave_efficiency,
 )
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import PRODUCTS, on_gpu, peak, role_ms, step_ms
+from vivace.practices.engine.pricing import PRODUCTS, capability, on_gpu, peak, role_ms, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -37,7 +37,7 @@ def _find_products(m: Measurement) -> Found | None:
         return None
     sms = m.machine.gpus[0].sm_count
     # Shares are of the arithmetic; a layer at half its rate takes twice its share of the time.
-    lost = {id(layer): layer.share * (1 / _rate_share(layer, sms) - 1) for layer in layers}
+    lost = {id(layer): layer.share * (1 / _rate_share(layer, sms, _on_hopper(m)) - 1) for layer in layers}
     exposed = role_ms(m, *PRODUCTS) * (1 - 1 / (1 + sum(lost.values())))
     if exposed < _SMALLEST_SHARE * step_ms(m):
         return None
@@ -47,7 +47,7 @@ def _find_products(m: Measurement) -> Found | None:
         evidence={
             "layer": f"{worst.kind} {worst.m} x {worst.n} x {worst.k}, {worst.arithmetic}",
             "share_of_flops": round(worst.share, 3),
-            "alignment": alignment_of(worst),
+            "alignment": alignment_of(worst, _on_hopper(m)),
             "waves_filled": round(waves_filled(worst, sms), 3) if sms else None,
             "flops_per_byte": round(_intensity(worst), 1),
             "gpu_flops_per_byte": _gpu_intensity(m, worst.arithmetic),
@@ -63,7 +63,7 @@ def _find_recurrent(m: Measurement) -> Found | None:
     if not on_gpu(m) or arithmetic is None or not m.structure.recurrent:
         return None
     worst = min(m.structure.recurrent, key=lambda layer: alignment_share(layer.hidden, layer.inputs))
-    exposed = role_ms(m, "matmul") * (1 - alignment_share(worst.hidden, worst.inputs))
+    exposed = role_ms(m, "matmul") * (1 - alignment_share(worst.hidden, worst.inputs, hopper=_on_hopper(m)))
     if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     needed = layer_checklists()["recurrent"]["divisible"]["fp16"]
@@ -76,17 +76,23 @@ def _find_recurrent(m: Measurement) -> Found | None:
     )
 
 
-def _rate_share(layer: Layer, sms: int | None) -> float:
+def _on_hopper(m: Measurement) -> bool:
+    """Or on something newer, which was not measured."""
+    return capability(m) >= (9, 0)
+
+
+def _rate_share(layer: Layer, sms: int | None, hopper: bool) -> float:
     """The share of its rate that a product keeps: aligned rows, and multiprocessors that all have work."""
     filled = waves_filled(layer, sms) if sms else 1.0
-    return alignment_of(layer) * (1.0 if filled >= _GOOD_ENOUGH else filled)
+    return alignment_of(layer, hopper) * (1.0 if filled >= _GOOD_ENOUGH else filled)
 
 
-def alignment_of(layer: Layer) -> float:
+def alignment_of(layer: Layer, hopper: bool = False) -> float:
     """1 for rows of a multiple of 16 bytes. The three channels of an image are the data's: no size of the model's."""
-    if layer.kind == "convolution" and _reads_an_image(layer.k):
-        return alignment_share(layer.n, 16, bytes_per_element(layer.arithmetic))
-    return alignment_share(layer.n, layer.k, bytes_per_element(layer.arithmetic))
+    if layer.kind == "convolution":  # measured on Hopper were matrix products only
+        depth = 16 if _reads_an_image(layer.k) else layer.k
+        return alignment_share(layer.n, depth, bytes_per_element(layer.arithmetic))
+    return alignment_share(layer.n, layer.k, bytes_per_element(layer.arithmetic), hopper)
 
 
 def _reads_an_image(depth: int) -> bool:

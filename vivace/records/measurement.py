@@ -49,6 +49,7 @@ class Flops(Part):
     model: int = Field(description="forward and backward")
     hardware: int = Field(description="with what activation checkpointing computes again")
     by_type: dict[str, int] = Field(description="arithmetic (fp32, tf32, bf16, …) → FLOPs")
+    recurrent: dict[str, int] = Field({}, description="the part of it inside RNN, LSTM and GRU layers")
     uncounted: tuple[str, ...] = ()
 
 

@@ -45,7 +45,9 @@ class _Verdict:
 
 def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     notes: list[str] = []
-    lasts = _leave_one_out(bench, found, found.words, keep_s=rounds * found.pair_s)
+    # One pair more than is asked for: what is kept if the losses leave the band must be proved too.
+    pairs = rounds if _is_exact(found.words) else rounds + 1
+    lasts = _leave_one_out(bench, found, found.words, keep_s=pairs * found.pair_s)
     words = _without_dead_weight(bench, found, lasts)
     verdict = _paired(bench, found, words, rounds, "round")
     if verdict.words and verdict.harm is not None and verdict.harm.verdict == "outside the band":
@@ -175,8 +177,8 @@ def _paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, la
     if not pairs:
         return _Verdict((), [], _noise_interval(found), None)
     speedup = compare(pairs)
-    exact = all(risk_of(word) is Risk.EXACT for word in words)
-    harm = judge(pairs, (measured(found.baseline), measured(found.again)), exact, [measured(found.again)])
+    rerun = (measured(found.baseline), measured(found.again))
+    harm = judge(pairs, rerun, _is_exact(words), [measured(found.again)])
     bench.say(
         f"  [bold]=[/] {'all together':32} {speedup.median:.2f}× ({speedup.low:.2f}–{speedup.high:.2f}, "
         f"{len(pairs)} pairs); {harm.verdict}"
@@ -194,32 +196,48 @@ def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pai
     return measured(sides["baseline"]), measured(sides["tuned"])
 
 
+def _is_exact(words: Sequence[str]) -> bool:
+    return all(risk_of(word) is Risk.EXACT for word in words)
+
+
 def _without_what_harms(bench: Bench, found: Search, verdict: _Verdict, rounds: int, notes: list[str]) -> _Verdict:
-    """Look at each practice alone, leave out those that leave the band, and prove what remains."""
-    harmful = []
-    for word in verdict.words:
-        if not bench.has_time_for(found.again.seconds):
+    """Leave out what moves the losses, and prove what remains."""
+    harmful = _harmful(bench, found, verdict)
+    left = tuple(word for word in verdict.words if word not in harmful)
+    if not harmful or not left or not bench.has_time_for(found.pair_s):
+        notes.append(f"losses left the band ({verdict.harm.says if verdict.harm else ''}): nothing is recommended")
+        return _dropped(found, verdict, _HARMED)
+    for word, why in harmful.items():
+        found.rejected[word] = Rejected(practice=word, why=why)
+        bench.say(f"  [red]✗[/] {word:32} {why}")
+    second = _paired(bench, found, left, rounds, "again")
+    if second.harm is not None and second.harm.verdict == "outside the band":
+        notes.append(f"losses left the band ({second.harm.says}): nothing is recommended")
+        return _dropped(found, second, _HARMED)
+    notes.append(f"losses left the band with {', '.join(harmful)}: {verdict.speedup.median:.2f}× with all of them")
+    return second
+
+
+def _harmful(bench: Bench, found: Search, verdict: _Verdict) -> dict[str, str]:
+    """Practices to leave out, and why: those that leave the band alone. Without time to look at each of them, all that
+    may change the rounding."""
+    alone_s = found.again.seconds
+    rounding = [word for word in verdict.words if risk_of(word) is not Risk.EXACT]
+    if rounding and not bench.has_time_for(found.pair_s + len(rounding) * alone_s):
+        return dict.fromkeys(rounding, "losses left the band with it or another; no time to look at each alone")
+    harmful = {}
+    for word in (*rounding, *(word for word in verdict.words if word not in rounding)):
+        if not bench.has_time_for(found.pair_s + alone_s):
             break
         trial = bench.run(f"harm-{word}", (word,), seed=_FIRST_SEED, norms=True)
         if trial.outcome != "ok":
             continue
         # Only round 0 has this trial's seed; the other baselines are there for the band.
         others = [*(before for before, _ in verdict.pairs[1:]), measured(found.again)]
-        alone = judge([(verdict.pairs[0][0], measured(trial))], None, risk_of(word) is Risk.EXACT, others)
+        alone = judge([(verdict.pairs[0][0], measured(trial))], None, _is_exact((word,)), others)
         if alone.verdict == "outside the band":
-            harmful.append(word)
-    left = tuple(word for word in verdict.words if word not in harmful)
-    if not harmful or not left or not bench.has_time_for(2 * found.again.seconds):
-        notes.append(f"losses left the band ({verdict.harm.says if verdict.harm else ''}): nothing is recommended")
-        return _dropped(found, verdict, _HARMED)
-    for word in harmful:
-        found.rejected[word] = Rejected(practice=word, why="its losses leave the band of the baseline's reruns")
-        bench.say(f"  [red]✗[/] {word:32} losses outside the band")
-    second = _paired(bench, found, left, rounds, "again")
-    if second.harm is not None and second.harm.verdict == "outside the band":
-        notes.append(f"losses left the band ({second.harm.says}): nothing is recommended")
-        return _dropped(found, second, _HARMED)
-    return second
+            harmful[word] = "its losses leave the band of the baseline's reruns"
+    return harmful
 
 
 def _dropped(found: Search, verdict: _Verdict, why: str) -> _Verdict:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,10 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from vivace.measure.inside.operators import OperatorWatch
+from vivace.measure.inside.recurrent import FORMULAS
 
 __all__ = ["FlopCount", "counting", "something_was_compiled", "uncounted"]
 
 _counting: list[FlopCount] = []
+_formulas: ChainMap[Any, Callable[..., int]] = ChainMap(flop_registry, FORMULAS)  # torch's own come first
 
 
 def counting() -> bool:
@@ -52,6 +55,7 @@ class FlopCount(TorchDispatchMode):
         self.backward = 0
         self.recomputed = 0
         self.by_type: dict[str, int] = {}
+        self.recurrent: dict[str, int] = {}
         self.uncounted: set[str] = set()
         self.operators = OperatorWatch()
 
@@ -74,15 +78,15 @@ class FlopCount(TorchDispatchMode):
             self.uncounted.add(str(func))
             return func(*args, **kwargs)
         packet = func._overloadpacket
-        if packet not in flop_registry and func is not torch.ops.prim.device.default:
+        if packet not in _formulas and func is not torch.ops.prim.device.default:
             with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         began = time.perf_counter()
         result = func(*args, **kwargs)
-        if packet in flop_registry:
-            self._add(flop_registry[packet](*args, **kwargs, out_val=result), packet.__name__, args, result)
+        if packet in _formulas:
+            self._add(_formulas[packet](*args, **kwargs, out_val=result), packet.__name__, args, result)
         else:
             self.operators.see(packet.__name__, args, result, self._where(), time.perf_counter() - began)
         return result
@@ -101,6 +105,9 @@ class FlopCount(TorchDispatchMode):
         if where == "forward":
             self.operators.see_product(name, args, result, kind)
         self.by_type[kind] = self.by_type.get(kind, 0) + flops
+        if "_rnn" in name:
+            self.recurrent[kind] = self.recurrent.get(kind, 0) + flops
+            self.operators.hidden_flops += flops if where == "forward" else 0
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -108,6 +115,7 @@ class FlopCount(TorchDispatchMode):
             "hardware": self.forward + self.backward + self.recomputed,
             "forward": self.forward,
             "by_type": dict(self.by_type),
+            "recurrent": dict(self.recurrent),
             "uncounted": sorted(self.uncounted),
         }
 
@@ -138,8 +146,7 @@ def _arithmetic(name: str, args: Any) -> str:
     # Only a tensor that is on a GPU may make us ask CUDA anything: asking starts it.
     if short != "fp32" or not operand.is_cuda:
         return short
-    backend = torch.backends.cudnn if "convolution" in name else torch.backends.cuda.matmul
-    return "tf32" if _allows_tf32(backend, operand.device) else "fp32"
+    return "tf32" if _allows_tf32(name, operand.device) else "fp32"
 
 
 _SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.float64: "fp64"}
@@ -152,11 +159,13 @@ def _floats(args: Any) -> Iterator[torch.Tensor]:
                 yield tensor
 
 
-def _allows_tf32(backend: Any, device: torch.device) -> bool:
+def _allows_tf32(name: str, device: torch.device) -> bool:
     if torch.cuda.get_device_capability(device)[0] < 8:
         return False
+    cudnn = torch.backends.cudnn
+    by_cudnn = "convolution" in name or "cudnn_rnn" in name
     try:
-        return bool(backend.allow_tf32)
+        return bool(cudnn.allow_tf32 if by_cudnn else torch.backends.cuda.matmul.allow_tf32)
     except RuntimeError:  # the script mixes torch's two ways to say it: ask the newer one
-        part = backend.conv if backend is torch.backends.cudnn else backend
+        part = (cudnn.rnn if "rnn" in name else cudnn.conv) if by_cudnn else torch.backends.cuda.matmul
         return str(part.fp32_precision) == "tf32"

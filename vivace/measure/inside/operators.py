@@ -32,6 +32,8 @@ class OperatorWatch:
 
     def __init__(self) -> None:
         self.layers: Counter[tuple[str, int, int, int, str, int]] = Counter()
+        self.hidden_flops = 0
+        """Of products that run inside one operator: recurrent layers."""
         self.attention: Counter[str] = Counter()
         self.softmax_squares = 0
         self.unfused_by_torch = 0
@@ -86,7 +88,7 @@ class OperatorWatch:
 
     def as_dict(self) -> dict[str, Any]:
         work = {key: 2 * key[1] * key[2] * key[3] * key[5] * calls for key, calls in self.layers.items()}
-        total = sum(work.values()) or 1
+        total = sum(work.values()) + self.hidden_flops or 1
         ranked = sorted(work, key=lambda key: -work[key])[:24]
         return {
             "layers": [

@@ -18,6 +18,7 @@ import torch
 
 from vivace.measure.inside.ceiling import matmul_ceiling_tflops
 from vivace.measure.inside.memory import devices_in_use
+from vivace.measure.inside.one_off import first_of_its_size
 from vivace.measure.inside.provenance import describe_devices, describe_process
 from vivace.measure.inside.recorder import gpu_marks, host_marks
 from vivace.measure.inside.structure import describe_structure
@@ -45,6 +46,12 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
     if first_is_warmup:  # never a figure from the first call, nor from the step that was slowed down to count FLOPs
         timelines = {clock: _without(timeline, {0, session.flops_step}) for clock, timeline in timelines.items()}
     main = timelines.get("gpu") or timelines["host"]
+    input_shapes = len({f["shape"] for step in main.steps for f in step.forwards if f["grad"]})
+    if (once := first_of_its_size(main.steps)) is not None:
+        session.notes.append(
+            f"left out: one step of {main.steps[once].total_ms:.0f} ms, the first with inputs of another size"
+        )
+        timelines = {clock: _without(timeline, {once}) for clock, timeline in timelines.items()}
     indices = devices_in_use() if touch_gpu else []
     return {
         "status": status,
@@ -83,7 +90,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "before_window_s": session.before_window_s,
         "trajectory": _trajectory(session) if touch_gpu or not on_gpu else [],
         "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
-        "input_shapes": len({f["shape"] for step in main.steps for f in step.forwards if f["grad"]}),
+        "input_shapes": input_shapes,
         "input_elements": [sum(_elements(f["shape"]) for f in step.forwards if f["grad"]) for step in main.steps],
         "structure": describe_structure(session),
         "notes": session.notes,
