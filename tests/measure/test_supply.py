@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from vivace.measure.inside.patches.loaders import _note_unpinned
 from vivace.measure.inside.supply import Feed, Supply
 
 
@@ -56,6 +57,22 @@ def test_pinned_and_early_batches_are_ready_and_what_waits_to_be_pinned_is_not()
     tasks = {4: (0,), 5: (1, "early"), 6: (0,), 7: (1,), 8: (0,), 9: (1,)}
     iterator = Iterator(pinned=1, unpinned=2, tasks=tasks)
     assert supply_of(iterator) == Supply(2, 4, 2)
+
+
+def test_batches_that_wait_to_be_pinned_are_counted():
+    """Real workers, and no thread that pins (that needs a GPU): all that they make piles up."""
+    iterator = iter(DataLoader(TensorDataset(torch.arange(100)), 1, num_workers=2, prefetch_factor=3))
+    iterator._pin_memory, iterator._vivace_first, iterator._vivace_waits = True, False, {"unpinned": 0}
+    deadline_s = time.monotonic() + 60
+    while iterator._worker_result_queue.qsize() < 6 and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    _note_unpinned(iterator)
+    assert iterator._vivace_waits == {"unpinned": 6}
+    iterator._vivace_first = True  # the first batch of an epoch says nothing
+    _note_unpinned(iterator)
+    _note_unpinned(object())  # an iterator that is not as we know it
+    assert iterator._vivace_waits == {"unpinned": 6}
+    iterator._pin_memory = False  # as it was, for its end
 
 
 def test_unknown_without_workers_or_with_the_iterator_gone():

@@ -72,6 +72,20 @@ def test_an_iterable_dataset_is_found_but_left_to_the_user():
     assert found.why_not == "the dataset is iterable: it must share the work between workers itself"
 
 
+def test_workers_that_are_ahead_of_the_pinning_thread_are_not_its_business():
+    """Large batches are for batch_memory; with small ones nobody but the user can help."""
+    ahead = {"num_workers": 4, "pin_memory": True, "unpinned": 300}  # ten at each of thirty fetches
+    assert find(waiting(loader(**ahead, batch_mib=400.0))) is None
+    found = find(waiting(loader(**ahead, batch_mib=1.0)))
+    assert found is not None
+    assert found.setting is None
+    assert found.evidence["unpinned"] == 10.0
+    assert "more workers do not help" in (found.why_not or "")
+    behind = find(waiting(loader(num_workers=4, pin_memory=True, unpinned=3, batch_mib=400.0)))
+    assert behind is not None
+    assert behind.setting == "workers=8"
+
+
 def test_starts_of_epochs_are_not_its_business_when_there_are_workers():
     """2 s of starting over 30 batches are 67 ms a step: more than the wait, so nothing is left for more workers."""
     assert find(waiting(loader(num_workers=2, wait_ms=0.0, epochs=4, epoch_start_ms=2000.0))) is None

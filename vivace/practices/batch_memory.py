@@ -216,7 +216,7 @@ def find(m: Measurement) -> Found | None:
     rate = size / 1024 / (step_ms(m) / 1e3)
     launches = launch_idle_ms(m) if loader.pin_memory and rate > _FELT_BY_LAUNCHES_GIB_PER_S else 0.0
     exposed = max(waits, launches)
-    if exposed < _SMALLEST_SHARE * step_ms(m) or rate < _SMALLEST_GIB_PER_S:
+    if exposed < _SMALLEST_SHARE * step_ms(m) or not sends_much(m, loader):
         return None
     return Found(
         exposed_ms=exposed,
@@ -231,6 +231,11 @@ def find(m: Measurement) -> Found | None:
         where=spot(loader),
         why_not=_why_not(loader),
     )
+
+
+def sends_much(m: Measurement, loader: Loader) -> bool:
+    """Whether what it sends is what it costs: then new shared memory for every batch is the limit, not the workers."""
+    return _mib_per_step(m, loader) / 1024 >= _SMALLEST_GIB_PER_S * step_ms(m) / 1e3
 
 
 def _says(m: Measurement, waits: float, launches: float, size: float, rate: float) -> str:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset
 
+from vivace.practices.batch_memory import sends_much
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cores import usable_cores
-from vivace.practices.engine.loaders import rare_waits, spot, told_of_epochs, waited_for, waits_ms
+from vivace.practices.engine.loaders import pinning_is_slowest, rare_waits, spot, told_of_epochs, waited_for, waits_ms
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
 
@@ -48,6 +49,8 @@ def find(m: Measurement) -> Found | None:
     waits = waits_ms(m, loader) if loader.num_workers else phase_ms(m, "loader")
     if waits < _SMALLEST_SHARE * step_ms(m) or (loader.num_workers and rare_waits(m, loader)):
         return None  # nothing to win, or the workers keep up but for accidents: see prefetch
+    if pinning_is_slowest(loader):
+        return None if sends_much(m, loader) else _pinning(waits, loader)
     cores = max(1, int(m.machine.cpu.usable_cores) // max(1, len(m.ranks)))
     wanted = min(_MOST, cores)
     if loader.num_workers >= wanted:
@@ -77,6 +80,21 @@ def _not_enough_cores(waits: float, loader: Loader, cores: int) -> Found:
         ),
         where=spot(loader),
         why_not="all cores are in use; the work per sample must shrink",
+    )
+
+
+def _pinning(waits: float, loader: Loader) -> Found:
+    piled_up = loader.unpinned / loader.batches
+    return Found(
+        exposed_ms=waits,
+        evidence={"loader_wait_ms": round(waits, 3), "num_workers": loader.num_workers, "unpinned": round(piled_up, 1)},
+        says=(
+            f"every step waits {waits:.1f} ms for the loader although {piled_up:.1f} batches of its "
+            f"{loader.num_workers} workers lie there and wait to be pinned: one thread does that"
+        ),
+        where=spot(loader),
+        by_hand="DataLoader(…, pin_memory=False)   # or fewer, larger tensors in a batch: each costs that thread time",
+        why_not="more workers do not help: the thread that pins batches is the slowest",
     )
 
 

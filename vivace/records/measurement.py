@@ -155,6 +155,7 @@ class Loader(Part):
     batches: int = Field(0, description="fetched since the first backward")
     wait_ms: float = Field(0.0, description="for all those batches but the first ones of epochs, on the host's clock")
     epoch_start_ms: float = Field(0.0, description="for all those epochs, until their first batch is there")
+    unpinned: int = Field(0, description="done by workers and waiting to be pinned at a fetch, added up over batches")
 
 
 class Validation(Part):

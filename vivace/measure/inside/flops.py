@@ -162,7 +162,7 @@ def _floats(args: Any) -> Iterator[torch.Tensor]:
 def _allows_tf32(name: str, device: torch.device) -> bool:
     if torch.cuda.get_device_capability(device)[0] < 8:
         return False
-    cudnn = torch.backends.cudnn
+    cudnn: Any = torch.backends.cudnn
     by_cudnn = "convolution" in name or "cudnn_rnn" in name
     try:
         return bool(cudnn.allow_tf32 if by_cudnn else torch.backends.cuda.matmul.allow_tf32)

@@ -11,10 +11,11 @@ from vivace.practices.engine.pricing import phase_ms, step_ms
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
 
-__all__ = ["epoch_starts_ms", "rare_waits", "spot", "told_of_epochs", "waited_for", "waits_ms"]
+__all__ = ["epoch_starts_ms", "pinning_is_slowest", "rare_waits", "spot", "told_of_epochs", "waited_for", "waits_ms"]
 
 
 _LONG = 0.05  # of a step: a shorter wait is not worth a word
+_PILE = 1.0  # batches at a fetch, on average; where workers are the slowest there are none
 _RARE = 0.25  # of the steps: more frequent waits are no accidents
 
 
@@ -40,6 +41,11 @@ def epoch_starts_ms(loader: Loader) -> float:
 def waits_ms(m: Measurement, loader: Loader) -> float:
     """What a step waits for batches, without what the starts of epochs cost."""
     return phase_ms(m, "loader") - epoch_starts_ms(loader) * (m.micro_batches or 1.0)
+
+
+def pinning_is_slowest(loader: Loader) -> bool:
+    """Whether batches pile up before the one thread that pins them: more workers would only make the pile higher."""
+    return loader.pin_memory and loader.batches > 0 and loader.unpinned >= _PILE * loader.batches
 
 
 def rare_waits(m: Measurement, loader: Loader) -> list[float]:

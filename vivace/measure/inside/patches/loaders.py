@@ -36,6 +36,7 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations, feed
         recorder.mark("data+")
         recorder.inside = True
         size = None
+        _note_unpinned(self)
         began_s = time.perf_counter()
         try:
             batch = uncounted(original_next, self)
@@ -82,7 +83,7 @@ def _entry_of(loader: Any, seen: dict[str, Any], known: WeakSet[Any], creations:
         key,
         {
             **settings, "where": where, "made": 0, "epochs": 0, "batches": 0, "wait_ms": 0.0, "epoch_start_ms": 0.0,
-            "batch_mib": None,
+            "unpinned": 0, "batch_mib": None,
         },
     )  # fmt: skip
     entry["made"] += loader not in known
@@ -107,6 +108,13 @@ def _note_wait(iterator: Any, seconds: float) -> None:
     entry["batches"] += 1
     entry["epoch_start_ms" if iterator._vivace_first else "wait_ms"] += 1e3 * seconds
     iterator._vivace_first = False
+
+
+def _note_unpinned(iterator: Any) -> None:
+    """Batches that workers have done and the thread that pins memory has not: they pile up where it is the slowest."""
+    with contextlib.suppress(Exception):  # private parts of torch, and platforms whose queues cannot be counted
+        if iterator._pin_memory and not iterator._vivace_first:
+            iterator._vivace_waits["unpinned"] += iterator._worker_result_queue.qsize()
 
 
 def _note_size(iterator: Any, batch: Any) -> None:
