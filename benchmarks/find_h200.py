@@ -32,7 +32,7 @@ GPT = {
     "cpu": ("--layers", "2", "--width", "32", "--heads", "2", "--length", "32", "-b", "4", "--device", "cpu"),
 }  # fmt: skip
 DLOJZ = {
-    "cuda": ("--model", "resnet50", "-b", "256", "--num-workers", "2"),
+    "cuda": ("--model", "resnet50", "-b", "256", "--num-workers", "2", "--device", "cuda"),
     "cpu": ("--model", "resnet18", "-b", "8", "--image-size", "32", "--num-workers", "0", "--dataset-size", "4000",
             "--device", "cpu"),
 }  # fmt: skip
