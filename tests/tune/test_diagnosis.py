@@ -6,6 +6,7 @@ import pytest
 from practices.evidence import measurement
 
 from vivace.records.finding import Risk
+from vivace.records.measurement import Mfu
 from vivace.tune.candidates import candidates, combined, proposals
 from vivace.tune.diagnosis import diagnose, together, worth_of
 
@@ -36,10 +37,24 @@ def test_findings_are_ranked_and_name_their_evidence():
     assert workers.setting.startswith("workers=")
 
 
-def test_findings_together_are_worth_more_than_each_and_less_than_their_product():
+def test_findings_together_are_worth_at_least_the_best_of_them():
     findings = diagnose(waiting_for_data())
-    both = together(findings, 180.0)
-    assert both >= max(f.worth for f in findings)
+    assert together(findings, waiting_for_data()) >= max(f.worth for f in findings)
+    assert together((), waiting_for_data()) == 1.0
+
+
+def test_all_together_leave_the_arithmetic_at_the_peak():
+    """In TF32 at 0.3 of its peak: bf16 has twice the peak, so no more than 2 / 0.3 can be won."""
+    roles = {"matmul": 95.0, "elementwise": 2.0}
+    slow = measurement(flops={"fp32": 10**12}, roles=roles)
+    findings = diagnose(slow)
+    assert {"tf32", "bf16"} <= {finding.practice for finding in findings}
+    loose = together(findings, slow)
+    peak = Mfu(value=0.3, hfu=0.3, peak_tflops=494.7, arithmetic="tf32", against="H200 SXM dense tf32 peak (catalogue)")
+    known = together(findings, slow.model_copy(update={"mfu_detail": peak}))
+    best = max(finding.worth for finding in findings)
+    assert known == pytest.approx(max(best, 2 / 0.3), rel=0.01)
+    assert known < loose
 
 
 def test_nothing_measured_nothing_found():

@@ -58,7 +58,7 @@ def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str) -> Fi
         measurement=path,
         findings=found,
         verdict=_verdict(found, record),
-        worth=together(found, step_ms(record)) if found else 1.0,
+        worth=together(found, record),
         cause=causes[0].name if causes else None,
         notes=(*_what_was_not_seen(record), *(cause.says for cause in causes)),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from vivace.practices.engine import pricing
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.registry import all_practices, get_practice
 from vivace.records.finding import Finding, Place, Risk
@@ -22,6 +23,7 @@ _GROUPS: Mapping[str, str] = {
     "loader": "waiting", "precision": "computing", "kernels": "computing", "cpu": "computing", "memory": "computing",
     "structure": "computing",
 }  # fmt: skip
+_NUMBER_TYPE = {"tf32": "tf32", "bf16": "bf16", "pure_bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 
 def diagnose(measurement: Measurement) -> tuple[Finding, ...]:
@@ -50,15 +52,36 @@ def worth_of(exposed_ms: float, step_ms: float) -> float:
     return 1 / (1 - min(max(0.0, exposed_ms / step_ms), _LARGEST_SHARE))
 
 
-def together(findings: Sequence[Finding], step_ms: float) -> float:
-    """Upper bound of all findings at once: fixes of one group compete for the same time, groups add up."""
+def together(findings: Sequence[Finding], measurement: Measurement) -> float:
+    """Upper bound of all findings at once: fixes of one group compete for the same time, groups add up. What no fix
+    takes away is the arithmetic itself, at the peak of the device."""
+    if not findings or measurement.step_ms is None:
+        return 1.0
+    step_ms = measurement.step_ms.mean
     left: dict[str, float] = {}
     families = {practice.name: practice.family for practice in all_practices()}
     for finding in findings:
         group = _GROUPS[families[finding.practice]]
         left.setdefault(group, 1.0)
         left[group] *= 1 - min(finding.exposed_ms / step_ms, _LARGEST_SHARE)
-    return worth_of(step_ms * sum(1 - share for share in left.values()), step_ms)
+    bound = worth_of(step_ms * sum(1 - share for share in left.values()), step_ms)
+    peak = _worth_at_peak(findings, measurement)
+    single = max(finding.worth for finding in findings)
+    return bound if peak is None else max(single, min(bound, peak))
+
+
+def _worth_at_peak(findings: Sequence[Finding], m: Measurement) -> float | None:
+    """The speed-up that would leave nothing but the model's FLOPs at the dense peak of the fastest number type that was
+    found to be possible; None where a peak is not known."""
+    if not m.mfu_detail or not m.mfu_detail.value:
+        return None
+    types = [_NUMBER_TYPE[finding.practice] for finding in findings if finding.practice in _NUMBER_TYPE]
+    now = pricing.peak(m, m.mfu_detail.arithmetic)
+    peaks = [pricing.peak(m, kind) for kind in types]
+    if types and (now is None or None in peaks):
+        return None
+    faster = max((peak / now for peak in peaks if peak and now), default=1.0)
+    return max(1.0, faster) / m.mfu_detail.value
 
 
 def _finding(practice: Practice, found: Found, step_ms: float) -> Finding:

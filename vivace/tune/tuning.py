@@ -59,13 +59,11 @@ def tune(
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
     found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)
     proof = prove(bench, found, options.rounds)
-    step = measured(found.baseline).step_ms
-    assert step is not None
     Findings(
         measurement=str(Path("trials") / found.baseline.name / "trial.json"),
         findings=found.findings,
         verdict="improvable" if found.findings else "tuned",
-        worth=together(found.findings, step.mean) if found.findings else 1.0,
+        worth=together(found.findings, measured(found.baseline)),
     ).save(folder / "findings.json")
     proof.save(folder / RECORD)
     return Tuned(proof, folder)
