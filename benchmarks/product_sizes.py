@@ -5,7 +5,7 @@
 
 A product of 8192 x 2048 x 2048 with outputs, inputs or both a little smaller, forward and both backward products, as
 ``nn.Linear`` runs them. ``share``: the rate beside that of the whole sizes, in the same run. The figures behind
-``vivace/hardware/products.py``. Appends to results/product_sizes.csv.
+``vivace/hardware/alignment.toml``. Appends to results/product_sizes.csv.
 """
 
 from __future__ import annotations

@@ -23,6 +23,16 @@ def test_the_operator_of_cudnn_counts_what_single_products_would(layers: int, bo
     assert FORMULAS[aten._cudnn_rnn](inputs, weights, 4) == torchs.get_total_flops()
 
 
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"bidirectional": True}, {"batch_first": True}])
+def test_the_operator_of_onednn_counts_as_that_of_cudnn(options: dict):
+    model, inputs = torch.nn.LSTM(12, 16, 2, **options), torch.randn(5, 3, 12)
+    count = FlopCount(lambda: "forward")
+    with count:
+        model(inputs)
+    weights = [weight for layer in model.all_weights for weight in layer]
+    assert count.forward == FORMULAS[aten._cudnn_rnn](inputs, weights, 4)
+
+
 def test_an_lstm_is_counted_forward_and_backward_and_told_apart():
     """Two layers over 5 positions of 3 samples: four gates of 16 from 12 and 16, then from 16 and 16."""
     model, head = torch.nn.LSTM(12, 16, 2), torch.nn.Linear(16, 4)

@@ -66,6 +66,7 @@ def measurement(
     phases: dict[str, float] | None = None,
     roles: dict[str, float] | None = None,
     flops: dict[str, int] | None = None,
+    recurrent: dict[str, int] | None = None,
     structure: dict[str, Any] | None = None,
     gpu: Gpu = H200,
     cpu: Cpu = CPU,
@@ -74,7 +75,8 @@ def measurement(
     profile: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Measurement:
-    """``phases`` and ``roles`` are milliseconds per step; ``flops`` is by arithmetic; ``memory`` is ``DeviceMemory``'s.
+    """``phases`` and ``roles`` are milliseconds per step; ``flops`` is by arithmetic, and ``recurrent`` the part of it in
+    such layers; ``memory`` is ``DeviceMemory``'s.
 
     ``memory``, ``flags``, ``profile`` and ``phases`` override single values of the defaults; ``roles`` and ``flops``
     replace them; any other field of ``Measurement`` goes by its name (``loaders=(…,)``, ``ranks=(…,)``).
@@ -96,7 +98,9 @@ def measurement(
         "clock": "gpu" if on_gpu else "host",
         "input_shapes": 1,
         "structure": Structure(**(structure or {})),
-        "flops": Flops(model=sum(flops.values()), hardware=sum(flops.values()), by_type=flops),
+        "flops": Flops(
+            model=sum(flops.values()), hardware=sum(flops.values()), by_type=flops, recurrent=recurrent or {}
+        ),
         "memory": Memory(
             device=DeviceMemory(**{"alloc_retries": 0, **usual_memory, **(memory or {})}) if on_gpu else None
         ),

@@ -9,7 +9,7 @@ from practices.changed import run_with
 from practices.evidence import CPU, V100, measurement
 
 from vivace.practices.bf16 import find, worth_trying
-from vivace.records.measurement import Flops
+from vivace.records.structure import Recurrent
 
 ROLES = {"matmul": 60.0, "elementwise": 30.0}
 
@@ -27,20 +27,38 @@ def test_tf32_leaves_more_than_half_of_the_products_time():
     assert found.exposed_ms == pytest.approx(60 * (1 - 494.7 / 989.4 / 1.25) + 30 / 2)
 
 
-def test_recurrent_layers_on_tensor_cores_are_not_priced():
-    """Measured: an LSTM is no faster in bf16 than in TF32, its products are too small (public_scripts.csv, char_lm)."""
-    counted = {"model": 10**12, "hardware": 10**12, "by_type": {"tf32": 10**12}}
-    in_tf32 = measurement(roles={"matmul": 90.0}).model_copy(
-        update={"flops": Flops(**counted, recurrent=counted["by_type"])}
-    )
-    assert find(in_tf32) is None
-    half = Flops(**counted, recurrent={"tf32": 5 * 10**11})
-    found = find(in_tf32.model_copy(update={"flops": half}))
+def test_each_arithmetic_is_priced_by_the_time_that_it_takes():
+    """PyTorch's default: convolutions in TF32, the rest in full fp32, which takes most of the time."""
+    found = find(measurement(flops={"tf32": 6 * 10**11, "fp32": 4 * 10**11}, roles={"matmul": 90.0}))
     assert found is not None
-    assert found.exposed_ms == pytest.approx(45 * (1 - 494.7 / 989.4 / 1.25))
-    full = {"fp32": 10**12}  # without tensor cores there is a lot to win
-    in_fp32 = Flops(**{**counted, "by_type": full}, recurrent=full)
-    assert find(in_tf32.model_copy(update={"flops": in_fp32})) is not None
+    in_fp32 = 90 * (4 / 66.9) / (4 / 66.9 + 6 / 494.7)
+    saved = in_fp32 * (1 - 66.9 / 989.4 / 1.25) + (90 - in_fp32) * (1 - 494.7 / 989.4 / 1.25)
+    assert found.exposed_ms == pytest.approx(saved)
+
+
+LSTM = {"structure": {"recurrent": (Recurrent(name="LSTM", inputs=1024, hidden=1024),)}, "batch_size": 128}
+
+
+def test_small_recurrent_layers_on_tensor_cores_are_not_priced():
+    """Measured: an LSTM is no faster in bf16 than in TF32, its products are too small (public_scripts.csv, char_lm)."""
+    tf32, roles = {"tf32": 10**12}, {"matmul": 90.0}
+    assert find(measurement(flops=tf32, recurrent=tf32, roles=roles, **LSTM)) is None
+    half = find(measurement(flops=tf32, recurrent={"tf32": 5 * 10**11}, roles=roles, **LSTM))
+    assert half is not None
+    assert half.exposed_ms == pytest.approx(45 * (1 - 494.7 / 989.4 / 1.25))
+    large = find(measurement(flops=tf32, recurrent=tf32, roles=roles, **{**LSTM, "batch_size": 1024}))
+    assert large is not None
+    assert large.exposed_ms == pytest.approx(90 * (1 - 494.7 / 989.4 / 1.25))
+    fp32 = {"fp32": 10**12}  # without tensor cores there is a lot to win
+    assert find(measurement(flops=fp32, recurrent=fp32, roles=roles, **LSTM)) is not None
+
+
+def test_kernels_that_are_a_whole_layer_do_not_make_other_products_less():
+    """Of 60 + 30 ms the recurrent kernels are seen: the other products took their 60."""
+    both = {"flops": {"tf32": 10**12}, "recurrent": {"tf32": 10**11}, "roles": {"matmul": 60.0, "recurrent": 30.0}}
+    found = find(measurement(**both, **LSTM))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(60 * (1 - 494.7 / 989.4 / 1.25))
 
 
 @pytest.mark.parametrize(

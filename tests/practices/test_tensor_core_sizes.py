@@ -72,13 +72,18 @@ def test_not_found_on_a_cpu():
     assert find(seen(layer(16384, 50257, 768), on_gpu=False)) is None
 
 
+def with_lstm(inputs: int, hidden: int, flops: int = 10**12):
+    layers = (Recurrent(name="LSTM", inputs=inputs, hidden=hidden),)
+    return measurement(structure={"recurrent": layers, "autocast": "bfloat16"}, recurrent={"bf16": flops})
+
+
 def test_a_recurrent_layer_of_odd_size():
-    lstm = Recurrent(name="LSTM", inputs=512, hidden=650)
-    found = find(measurement(structure={"recurrent": (lstm,), "autocast": "bfloat16"}))
+    found = find(with_lstm(512, 650))
     assert found is not None
     assert found.by_hand == "hidden 650 → 704"
-    good = Recurrent(name="LSTM", inputs=512, hidden=640)
-    assert find(measurement(structure={"recurrent": (good,), "autocast": "bfloat16"})) is None
+    assert find(with_lstm(512, 640)) is None
+    assert find(with_lstm(13, 512)) is None  # what the data bring is no size of the model's
+    assert find(with_lstm(512, 650, flops=10**10)) is None  # what takes no time loses none
 
 
 SCRIPT = """

@@ -208,7 +208,15 @@ def _steps_in_progress(folder: Path) -> int:
 
 def _tidy(folder: Path) -> None:
     """The payloads and progress files have served; the record, the logs stay."""
-    for pattern in ("rank-*.json", "progress-*.json", "practices-*.json", "imported-*", STOP_FILE, ".rank-*.tmp"):
+    for pattern in (
+        "rank-*.json",
+        "progress-*.json",
+        "practices-*.json",
+        "imported-*",
+        STOP_FILE,
+        ".rank-*.tmp",
+        ".progress-*.tmp",
+    ):
         for path in folder.glob(pattern):
             with contextlib.suppress(OSError):
                 path.unlink()

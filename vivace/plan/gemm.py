@@ -38,8 +38,9 @@ def gemm_seconds(
     batch: int = 1,
     overhead_k: float = 160.0,
     gap_us: float = 2.0,
+    convolution: bool = False,
 ) -> float:
-    """Seconds of ``batch`` products of M x N x K in the compute type ``dtype``."""
+    """Seconds of ``batch`` products of M x N x K in the compute type ``dtype``, or of convolutions that equal them."""
     element_bytes = bytes_per_element(dtype)
     per_sm = gpu.gemm_rate(dtype) / gpu.sms
     # The prologue takes time, not depth: slower units lose less depth in it. Faster ones overlap it with
@@ -53,5 +54,5 @@ def gemm_seconds(
             depth = k / split + overhead_k * (1.0 if split == 1 else 1.5)
             best = min(best, waves * 2.0 * tile_m * tile_n * depth / (per_sm * share))
     moved = batch * element_bytes * (m * k + n * k + m * n)
-    best /= alignment_share(n, k, element_bytes, hopper=gpu.family == "hopper")
+    best /= alignment_share(n, k, element_bytes, hopper=gpu.family == "hopper" and not convolution)
     return max(best, moved / gpu.stream_rate) + gap_us * 1e-6

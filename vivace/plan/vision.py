@@ -80,8 +80,9 @@ def _seconds(gpu: Gpu, operation: Operation, job: VisionJob) -> float:
     moved = operation.moved_bytes / gpu.stream_rate
     if operation.kind in ("gemm", "conv"):
         dtype = job.precision.compute
-        seconds = gemm_seconds(gpu, dtype, operation.m, operation.n, operation.k, operation.batch)
-        if operation.kind == "conv":
+        is_conv = operation.kind == "conv"
+        seconds = gemm_seconds(gpu, dtype, operation.m, operation.n, operation.k, operation.batch, convolution=is_conv)
+        if is_conv:
             seconds /= gpu.conv_share(dtype)
             if not job.channels_last and dtype in ("fp16", "bf16"):
                 moved *= values["channels_first_passes"]  # to channels-last and back around every convolution

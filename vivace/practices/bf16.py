@@ -16,7 +16,7 @@ from vivace.practices.engine.pricing import (
     capability,
     on_gpu,
     peak,
-    recurrent_on_tensor_cores,
+    products_ms,
     role_ms,
     step_ms,
 )
@@ -73,11 +73,12 @@ _BEYOND_PEAKS = 1.25
 
 def saved_by_halving(m: Measurement, arithmetic: str) -> float:
     """Upper bound: products faster by the ratio of the peaks and a little more, everything else with half the bytes."""
-    now = max(m.flops.by_type, key=m.flops.by_type.__getitem__) if m.flops and m.flops.by_type else "fp32"
-    old, new = peak(m, now), peak(m, arithmetic)
-    faster = _BEYOND_PEAKS * (new / old if old and new else 2.0)
-    products = role_ms(m, *PRODUCTS) * (1 - recurrent_on_tensor_cores(m))
-    return products * (1 - 1 / max(1.0, faster)) + role_ms(m, *MEMORY_BOUND) * 0.5
+    saved = 0.0
+    for now, ms in products_ms(m).items():
+        old, new = peak(m, now), peak(m, arithmetic)
+        faster = _BEYOND_PEAKS * (new / old if old and new else 2.0)
+        saved += ms * (1 - 1 / max(1.0, faster)) if now in ("fp32", "tf32") else 0.0
+    return saved + role_ms(m, *MEMORY_BOUND) * 0.5
 
 
 def find(m: Measurement) -> Found | None:

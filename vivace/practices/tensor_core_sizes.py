@@ -16,7 +16,7 @@ from vivace.hardware.products import (
     wave_efficiency,
 )
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import PRODUCTS, capability, on_gpu, peak, role_ms, step_ms
+from vivace.practices.engine.pricing import PRODUCTS, capability, on_gpu, peak, recurrent_ms, role_ms, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -58,12 +58,12 @@ def _find_products(m: Measurement) -> Found | None:
 
 
 def _find_recurrent(m: Measurement) -> Found | None:
-    """Their products hide in one operator: what they take of all products is not known, so all is the bound."""
+    """By the hidden size alone: what goes in is often the data's."""
     arithmetic = {"bfloat16": "bf16", "float16": "fp16"}.get(m.structure.autocast or "")
     if not on_gpu(m) or arithmetic is None or not m.structure.recurrent:
         return None
-    worst = min(m.structure.recurrent, key=lambda layer: alignment_share(layer.hidden, layer.inputs))
-    exposed = role_ms(m, "matmul") * (1 - alignment_share(worst.hidden, worst.inputs, hopper=_on_hopper(m)))
+    worst = min(m.structure.recurrent, key=lambda layer: alignment_share(layer.hidden, layer.hidden))
+    exposed = recurrent_ms(m) * (1 - alignment_share(worst.hidden, worst.hidden, hopper=_on_hopper(m)))
     if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     needed = layer_checklists()["recurrent"]["divisible"]["fp16"]
@@ -77,8 +77,7 @@ def _find_recurrent(m: Measurement) -> Found | None:
 
 
 def _on_hopper(m: Measurement) -> bool:
-    """Or on something newer, which was not measured."""
-    return capability(m) >= (9, 0)
+    return capability(m)[0] == 9
 
 
 def _rate_share(layer: Layer, sms: int | None, hopper: bool) -> float:

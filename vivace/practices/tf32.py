@@ -8,7 +8,16 @@ import torch
 
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import PRODUCTS, arithmetic_share, capability, on_gpu, peak, role_ms, step_ms
+from vivace.practices.engine.pricing import (
+    PRODUCTS,
+    arithmetic_share,
+    capability,
+    on_gpu,
+    peak,
+    products_ms,
+    role_ms,
+    step_ms,
+)
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -25,16 +34,16 @@ class Tf32(Change):
 
 def find(m: Measurement) -> Found | None:
     share = arithmetic_share(m, "fp32")
-    if not on_gpu(m) or capability(m) < (8, 0) or share < 0.1:
+    if not on_gpu(m) or capability(m) < (8, 0):
         return None
     fp32, tf32 = peak(m, "fp32"), peak(m, "tf32")
-    saved = share * role_ms(m, *PRODUCTS) * (1 - (fp32 / tf32 if fp32 and tf32 else 0.5))
+    saved = products_ms(m).get("fp32", 0.0) * (1 - (fp32 / tf32 if fp32 and tf32 else 0.5))
     if saved < 0.03 * step_ms(m):
         return None
     return Found(
         exposed_ms=saved,
         evidence={"fp32_share_of_flops": round(share, 3), "products_ms": round(role_ms(m, *PRODUCTS), 3)},
-        says=f"{share:.0%} of the products run in full fp32, without tensor cores; at most {saved:.1f} ms are saved",
+        says=f"{share:.0%} of the arithmetic runs in full fp32, without tensor cores; at most {saved:.1f} ms are saved",
     )
 
 

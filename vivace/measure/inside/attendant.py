@@ -39,7 +39,7 @@ class Attendant(threading.Thread):
     def run(self) -> None:
         while not self.leaving.is_set() and not self.done.wait(_PERIOD_S):
             with contextlib.suppress(OSError):
-                self._path.write_text(json.dumps(self.progress()))
+                self._tell()
                 if (self.folder / STOP_FILE).exists():
                     self.on_stop((self.folder / STOP_FILE).read_text())
                     return
@@ -52,3 +52,9 @@ class Attendant(threading.Thread):
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(0)
+
+    def _tell(self) -> None:
+        """In one piece: the process may be killed while it writes."""
+        temporary = self._path.with_name(f".{self._path.name}.tmp")
+        temporary.write_text(json.dumps(self.progress()))
+        os.replace(temporary, self._path)

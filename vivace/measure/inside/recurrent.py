@@ -17,8 +17,8 @@ def _of_cudnn(inputs: torch.Tensor, weights: Iterable[torch.Tensor], *_: Any, **
 
 
 def _of_onednn(inputs: torch.Tensor, *args: Any, **_: Any) -> int:
-    """One layer in one direction; its weights follow the input."""
-    return _of_cudnn(inputs, args[:4])
+    """One layer in one direction: its two matrices follow the input, and then its biases or something in their place."""
+    return _of_cudnn(inputs, args[:2])
 
 
 def _twice(forward: Callable[..., int]) -> Callable[..., int]:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 __all__ = [
     "arithmetic_share", "busy_ms", "capability", "compute_ms", "copies_to_gpu", "has_convolutions", "idle_ms",
     "launch_idle_ms", "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak", "phase_ms",
-    "recurrent_on_tensor_cores", "retries_ms", "role_ms", "step_ms",
+    "products_ms", "recurrent_ms", "retries_ms", "role_ms", "step_ms",
 ]  # fmt: skip
 
+_TILE = 128  # of the result, that one multiprocessor computes at a time
 _LONGER = 0.9  # the timed steps' time over the profiled ones': less is no accident
 
 PRODUCTS = ("convolution", "matmul", "attention")
@@ -109,17 +110,53 @@ def arithmetic_share(m: Measurement, *kinds: str) -> float:
     return sum(m.flops.by_type.get(kind, 0) for kind in kinds) / sum(m.flops.by_type.values())
 
 
-def recurrent_on_tensor_cores(m: Measurement) -> float:
-    """The share of the counted FLOPs in recurrent layers that use tensor cores already.
+def products_ms(m: Measurement) -> dict[str, float]:
+    """Time of the products by arithmetic, without those of recurrent layers that another arithmetic would not speed up.
 
-    They multiply step after step, each a product too small to fill the GPU: a shorter number type does not make them
-    faster. An LSTM of 2 x 1024 at 128 positions ran at 0.85 of its speed with bf16 instead of TF32 on an H200
-    (benchmarks/results/public_scripts.csv, char_lm).
+    What takes its time in each arithmetic is not seen: taken is the time that its FLOPs would take at its own peak.
     """
+    plain, recurrent = _split_products(m)
+    if not _fill_the_gpu(m):
+        recurrent = {kind: ms for kind, ms in recurrent.items() if kind == "fp32"}
+    return {kind: plain.get(kind, 0.0) + recurrent.get(kind, 0.0) for kind in {*plain, *recurrent}}
+
+
+def recurrent_ms(m: Measurement) -> float:
+    """Time of the products of recurrent layers."""
+    return sum(_split_products(m)[1].values())
+
+
+def _split_products(m: Measurement) -> tuple[dict[str, float], dict[str, float]]:
+    """Time of other products, and of those of recurrent layers, by arithmetic. cuDNN runs these as ordinary products,
+    and some as kernels of its own, which can be told apart."""
+    ordinary, own = role_ms(m, *PRODUCTS), role_ms(m, "recurrent")
     if m.flops is None or not m.flops.by_type:
-        return 0.0
-    inside = sum(count for kind, count in m.flops.recurrent.items() if kind != "fp32")
-    return inside / sum(m.flops.by_type.values())
+        return {"fp32": ordinary}, {}
+    peaks = {kind: peak(m, kind) for kind in m.flops.by_type}
+    cost = {kind: 1.0 / rate if rate and None not in peaks.values() else 1.0 for kind, rate in peaks.items()}
+    inside = {kind: count * cost.get(kind, 1.0) for kind, count in m.flops.recurrent.items()}
+    outside = {k: count * cost[k] - inside.get(k, 0.0) for k, count in m.flops.by_type.items()}
+    total = sum(inside.values()) + sum(outside.values()) or 1.0
+    share = max(sum(inside.values()) / total, own / (ordinary + own) if inside and own else 0.0)
+    ms_outside, ms_inside = (1 - share) * (ordinary + own), share * (ordinary + own)
+    return _spread(outside, ms_outside), _spread(inside, ms_inside)
+
+
+def _spread(weights: dict[str, float], ms: float) -> dict[str, float]:
+    total = sum(weights.values())
+    return {kind: ms * weight / total for kind, weight in weights.items()} if total > 0 else {}
+
+
+def _fill_the_gpu(m: Measurement) -> bool:
+    """Whether one step through time of the recurrent layers is a product large enough for all multiprocessors.
+
+    Smaller ones take as long in a shorter number type. An LSTM of 2 x 1024 at a batch of 128 ran at 0.85 of its speed
+    with bf16 instead of TF32 on an H200 (benchmarks/results/public_scripts.csv, char_lm): 32 tiles for 132 of them.
+    """
+    gates = {"LSTM": 4, "GRU": 3}
+    sms = m.machine.gpus[0].sm_count if m.machine.gpus and on_gpu(m) else None
+    results = [(m.batch_size or 0) * gates.get(one.name, 1) * one.hidden for one in m.structure.recurrent]
+    return sms is None or any(size >= sms * _TILE * _TILE for size in results)
 
 
 def has_convolutions(m: Measurement) -> bool:

@@ -1,0 +1,29 @@
+"""Today's model beside what was measured on an H200: what README says of it must stay true."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["status"] == "ok"]
+
+
+def test_the_predictions_on_file_are_todays(tmp_path: Path):
+    measured = BENCHMARKS / "results" / "plan_h200.csv"
+    command = [sys.executable, str(BENCHMARKS / "plan_h200.py"), str(tmp_path / "now.csv"), "--beside", str(measured)]
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    on_file, now = rows(BENCHMARKS / "results" / "plan_h200_after.csv"), rows(tmp_path / "now.csv")
+    assert len(now) == len(on_file) == 15
+    for before, today in zip(on_file, now, strict=True):
+        assert float(today["predicted_step_ms"]) == pytest.approx(float(before["predicted_step_ms"]), rel=0.01), today
+        assert abs(float(today["step_error_pct"])) <= 10
+        assert abs(float(today["reserved_error_pct"])) <= 5
