@@ -10,6 +10,7 @@ import pytest
 
 from vivace.measure.inside.one_off import first_of_its_size
 from vivace.measure.inside.timeline import Step
+from vivace.measure.one_offs import without_one_offs
 
 
 def steps(*batches: int, ms: float = 10.0, slow: dict[int, float] | None = None) -> list[Step]:
@@ -21,7 +22,7 @@ def steps(*batches: int, ms: float = 10.0, slow: dict[int, float] | None = None)
 
 def test_the_first_small_batch_is_left_out_when_it_is_slow():
     assert first_of_its_size(steps(8, 8, 8, 2, 8, 8, slow={3: 900.0})) == 3
-    assert first_of_its_size(steps(8, 8, 2, 8, 8, 2, slow={2: 900.0, 5: 900.0})) == 2  # the second one comes again
+    assert first_of_its_size(steps(8, 8, 2, 8, 8, 2, 8, slow={2: 900.0})) == 2
 
 
 @pytest.mark.parametrize(
@@ -31,12 +32,29 @@ def test_the_first_small_batch_is_left_out_when_it_is_slow():
         steps(8, 8, 8, 8, 8, 8, slow={3: 900.0}),  # of the same size: a wait, which is part of the job
         steps(8, 8, 8, 2, 8, 8, slow={1: 900.0}),
         steps(8, 7, 6, 5, 8, 8, slow={2: 900.0}),  # inputs vary
+        steps(8, 8, 2, 8, 8, 2, 8, slow={2: 900.0, 5: 900.0}),  # it comes again
+        steps(8, 8, 2, 8, 8, 2, 8, slow={5: 900.0}),  # not the first one
+        steps(8, 8, 32, 8, 8, 8, slow={2: 40.0}),  # larger inputs take longer
         steps(8, 2, 8, slow={1: 900.0}),  # too few to know what is usual
         [],
     ],
 )
 def test_what_is_part_of_the_job_stays(kept: list[Step]):
     assert first_of_its_size(kept) is None
+
+
+def payload(one_off: int | None, step: list[float], samples: list[int]) -> dict:
+    return {"one_off_step": one_off, "series": {"step": step}, "host_series": None, "samples": samples, "losses": []}
+
+
+def test_ranks_leave_the_same_step_out():
+    """One found it; the other, whose inputs stayed as they were, only waited."""
+    ranks = [payload(2, [10.0, 10.0, 900.0, 11.0], [8, 8, 2, 8]), payload(None, [10.0, 10.0, 899.0, 12.0], [8] * 4)]
+    shorter, (note,) = without_one_offs(ranks)
+    assert [p["series"]["step"] for p in shorter] == [[10.0, 10.0, 11.0], [10.0, 10.0, 12.0]]
+    assert [p["samples"] for p in shorter] == [[8, 8, 8]] * 2
+    assert note == "left out: one step of 900 ms, the first with inputs of another size"
+    assert without_one_offs([payload(None, [1.0], [8])]) == ([payload(None, [1.0], [8])], [])
 
 
 SCRIPT = """

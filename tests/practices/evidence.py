@@ -75,8 +75,8 @@ def measurement(
     profile: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Measurement:
-    """``phases`` and ``roles`` are milliseconds per step; ``flops`` is by arithmetic, and ``recurrent`` the part of it in
-    such layers; ``memory`` is ``DeviceMemory``'s.
+    """``phases`` and ``roles`` are milliseconds per step; ``flops`` is by arithmetic, and ``recurrent`` the part of it
+    in such layers; ``memory`` is ``DeviceMemory``'s.
 
     ``memory``, ``flags``, ``profile`` and ``phases`` override single values of the defaults; ``roles`` and ``flops``
     replace them; any other field of ``Measurement`` goes by its name (``loaders=(…,)``, ``ranks=(…,)``).

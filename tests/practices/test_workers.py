@@ -74,16 +74,23 @@ def test_an_iterable_dataset_is_found_but_left_to_the_user():
 
 def test_workers_that_are_ahead_of_the_pinning_thread_are_not_its_business():
     """Large batches are for batch_memory; with small ones nobody but the user can help."""
-    ahead = {"num_workers": 4, "pin_memory": True, "unpinned": 300}  # ten at each of thirty fetches
+    ahead = {
+        "num_workers": 4,
+        "pin_memory": True,
+        "unpinned": 300,
+        "default_collate": True,
+    }  # ten a fetch
     assert find(waiting(loader(**ahead, batch_mib=400.0))) is None
     found = find(waiting(loader(**ahead, batch_mib=1.0)))
     assert found is not None
     assert found.setting is None
     assert found.evidence["unpinned"] == 10.0
     assert "more workers do not help" in (found.why_not or "")
-    behind = find(waiting(loader(num_workers=4, pin_memory=True, unpinned=3, batch_mib=400.0)))
+    behind = find(waiting(loader(**{**ahead, "unpinned": 3}, batch_mib=400.0)))
+    unknown = find(waiting(loader(**{**ahead, "default_collate": False}, batch_mib=400.0)))  # counted before it is sent
     assert behind is not None
-    assert behind.setting == "workers=8"
+    assert unknown is not None
+    assert behind.setting == unknown.setting == "workers=8"
 
 
 def test_starts_of_epochs_are_not_its_business_when_there_are_workers():

@@ -12,6 +12,7 @@ from vivace import __version__
 from vivace.hardware.catalogue import find_gpu
 from vivace.hardware.specs import peak_tflops
 from vivace.measure.inside.timeline import PHASES
+from vivace.measure.one_offs import without_one_offs
 from vivace.measure.statistics import spread
 from vivace.records.machine import Machine
 from vivace.records.measurement import (
@@ -72,6 +73,7 @@ def merge(
     notes: Sequence[str] = (),
     practices: dict[str, str] | None = None,
 ) -> Measurement:
+    payloads, left_out = without_one_offs(payloads)
     first = payloads[0]
     steps = len(first["series"]["step"])
     # The rank that failed first is the cause; the others only lost their peer.
@@ -127,7 +129,7 @@ def merge(
         devices=tuple(device["name"] for p in payloads for device in p["devices"]),
         origin=_origin(first, command, environment, folder, started_at),
         machine=machine,
-        notes=(*notes, *first["notes"], *_why_no_flops(first), *_why_no_losses(first), *_why_not_lasting(first)),
+        notes=(*notes, *left_out, *first["notes"], *_why_not(first)),
     )
 
 
@@ -145,6 +147,10 @@ def _counted(payload: Payload) -> bool:
 def _varies(payload: Payload) -> bool:
     """One step's FLOPs do not stand for the others where inputs differ in size."""
     return inputs_vary(payload["input_shapes"])
+
+
+def _why_not(payload: Payload) -> list[str]:
+    return [*_why_no_flops(payload), *_why_no_losses(payload), *_why_not_lasting(payload)]
 
 
 def _why_no_flops(payload: Payload) -> list[str]:

@@ -17,15 +17,14 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cores import usable_cores
-from vivace.practices.engine.loaders import rare_waits, spot, waited_for, waits_ms
+from vivace.practices.engine.loaders import rare_waits, sends_much, sent_mib, spot, waited_for, waits_ms
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import copies_to_gpu, launch_idle_ms, on_gpu, step_ms
+from vivace.practices.engine.pricing import launch_idle_ms, on_gpu, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
 
 _SMALLEST_SHARE = 0.05
-_SMALLEST_GIB_PER_S = 1.0
 # The pinning thread takes Python's lock to unmap: at 2.3 GiB/s on an H200 forward and backward took twice as long to
 # launch as at 1.2.
 _FELT_BY_LAUNCHES_GIB_PER_S = 2.0
@@ -212,7 +211,7 @@ def find(m: Measurement) -> Found | None:
     if not on_gpu(m) or loader is None or loader.num_workers == 0 or not step_ms(m) or _applied(m):
         return None
     waits = 0.0 if rare_waits(m, loader) else waits_ms(m, loader)
-    size = _mib_per_step(m, loader)
+    size = sent_mib(m, loader)
     rate = size / 1024 / (step_ms(m) / 1e3)
     launches = launch_idle_ms(m) if loader.pin_memory and rate > _FELT_BY_LAUNCHES_GIB_PER_S else 0.0
     exposed = max(waits, launches)
@@ -233,11 +232,6 @@ def find(m: Measurement) -> Found | None:
     )
 
 
-def sends_much(m: Measurement, loader: Loader) -> bool:
-    """Whether what it sends is what it costs: then new shared memory for every batch is the limit, not the workers."""
-    return _mib_per_step(m, loader) / 1024 >= _SMALLEST_GIB_PER_S * step_ms(m) / 1e3
-
-
 def _says(m: Measurement, waits: float, launches: float, size: float, rate: float) -> str:
     if waits >= launches:
         return (
@@ -252,13 +246,6 @@ def _says(m: Measurement, waits: float, launches: float, size: float, rate: floa
 
 def _applied(m: Measurement) -> bool:
     return m.practices.get("batch_memory", "").startswith("applied")
-
-
-def _mib_per_step(m: Measurement, loader: Loader) -> float:
-    """What the loader sends; of a record that does not say it, what is copied to the GPU."""
-    if loader.batch_mib is not None:
-        return loader.batch_mib * (m.micro_batches or 1.0)
-    return sum(copy.mib_per_step for copy in copies_to_gpu(m))
 
 
 def _why_not(loader: Loader) -> str | None:

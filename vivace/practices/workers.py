@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import IterableDataset
 
-from vivace.practices.batch_memory import sends_much
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cores import usable_cores
-from vivace.practices.engine.loaders import pinning_is_slowest, rare_waits, spot, told_of_epochs, waited_for, waits_ms
+from vivace.practices.engine.loaders import (
+    pinning_is_slowest,
+    rare_waits,
+    sends_much,
+    spot,
+    told_of_epochs,
+    waited_for,
+    waits_ms,
+)
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
 

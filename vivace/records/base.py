@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from vivace.errors import UserError
 
-__all__ = ["Part", "Record", "RecordError", "write_text_atomically"]
+__all__ = ["Part", "Record", "RecordError", "last_line", "write_text_atomically"]
 
 
 class RecordError(UserError):
@@ -95,7 +95,7 @@ def _parse_object(text: str, source: str) -> dict[str, Any]:
     return data
 
 
-def write_text_atomically(path: Path, text: str) -> Path:
+def write_text_atomically(path: Path, text: str, mode: int = 0o644) -> Path:
     """Write beside the target, flush to disk, then rename over it."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -103,9 +103,14 @@ def write_text_atomically(path: Path, text: str) -> Path:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def last_line(text: str) -> str:
+    """What a program said last: where it failed, most often why."""
+    return (text.strip().splitlines() or [""])[-1][:200]

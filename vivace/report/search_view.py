@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from vivace.records.base import last_line
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
 from vivace.report.figures import bytes_gib
 
@@ -62,7 +63,7 @@ def _batch_answer(search: BatchSearch) -> list[RenderableType]:
 
 def _remark(one: BatchTried, search: BatchSearch) -> str:
     if not one.trained:
-        why = "" if one.outcome == "out-of-memory" else _last_line(one.message)
+        why = "" if one.outcome == "out-of-memory" else last_line(one.message)
         return f"[yellow]{one.outcome}[/] {escape(why)}"
     if one.margin_gib is not None and one.margin_gib < search.margin_gib:
         return "[yellow]leaves less than the margin[/]"
@@ -91,7 +92,7 @@ def loader_view(search: LoaderSearch) -> RenderableType:
 
 def _loader_remark(one: LoaderTried, search: LoaderSearch) -> str:
     if not one.trained:
-        return f"[yellow]{escape(_last_line(one.message) or one.outcome)}[/]"
+        return f"[yellow]{escape(last_line(one.message) or one.outcome)}[/]"
     chosen = "[green]chosen[/]" if one.words == search.words else ""
     return " ".join(filter(None, ("" if one.words else "the script's own", chosen)))
 
@@ -120,10 +121,6 @@ def _bar(one: BatchTried | LoaderTried, best: float) -> str:
 
 def _gib(value: float | None) -> str:
     return bytes_gib(value) if value is not None else ""
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1][:120]
 
 
 def _sentence(text: str) -> str:

@@ -13,7 +13,7 @@ from vivace.tune.comparison import compare
 from vivace.tune.pairs import Verdict
 from vivace.tune.searching import Search, measured
 
-__all__ = ["ablation", "compiles", "leave_one_out"]
+__all__ = ["ablation", "compiles", "leave_one_out", "limit_s"]
 
 
 def leave_one_out(
@@ -33,8 +33,8 @@ def leave_one_out(
             needed_s = max(trial.seconds for trial in bench.trials)
         if word in known or not bench.has_time_for(keep_s + needed_s):
             continue
-        limit_s = min(_limit_s(found), bench.left_s - keep_s)
-        trial = bench.run(f"without-{word}", without(words, word), limit_s=limit_s)
+        limit = min(limit_s(found), bench.left_s - keep_s)
+        trial = bench.run(f"without-{word}", without(words, word), limit_s=limit)
         if trial.outcome == "ok":
             trials[word] = trial
     return trials
@@ -93,12 +93,12 @@ def ablation(
 def _alone(bench: Bench, found: Search, word: str) -> Trial | None:
     if not bench.has_time_for(found.again.seconds):
         return None
-    limit_s = min(_limit_s(found), max(bench.left_s, found.again.seconds))
-    trial = bench.run(f"alone-{word}", (word,), limit_s=limit_s)
+    limit = min(limit_s(found), max(bench.left_s, found.again.seconds))
+    trial = bench.run(f"alone-{word}", (word,), limit_s=limit)
     return trial if trial.outcome == "ok" else None
 
 
-def _limit_s(found: Search) -> float:
+def limit_s(found: Search) -> float:
     return 15 + 3 * max(found.again.seconds, found.best.seconds)
 
 

@@ -6,14 +6,14 @@ import math
 import shlex
 from collections.abc import Sequence
 
-from vivace.records.finding import Risk
+from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
 from vivace.records.proof import Gain, Proof, Rejected
 from vivace.records.trial import Trial
-from vivace.tune.ablation import ablation, compiles, leave_one_out
+from vivace.tune.ablation import ablation, compiles, leave_one_out, limit_s
 from vivace.tune.before_after import mfu_after, payback, runs_of, side
 from vivace.tune.bench import Bench
-from vivace.tune.candidates import proposals, risk_of, without
+from vivace.tune.candidates import proposals, without
 from vivace.tune.comparison import compare, ratio_of, speed
 from vivace.tune.harm import judge
 from vivace.tune.pairs import FIRST_SEED, Verdict, is_exact, noise_interval, paired
@@ -23,6 +23,7 @@ __all__ = ["prove"]
 
 _UNSTEADY = 1.3
 _COMPILE_S = 120.0  # to compile a model with cold caches, roughly; a model of minutes will need another look
+_OUTSIDE = "outside the band"
 _HARMED = "losses left the band of the baseline's reruns"
 
 
@@ -33,7 +34,7 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     lasts = leave_one_out(bench, found, found.words, keep_s=pairs * found.pair_s)
     words = _without_dead_weight(bench, found, lasts)
     verdict = paired(bench, found, words, rounds, "round")
-    if verdict.words and verdict.harm is not None and verdict.harm.verdict == "outside the band":
+    if verdict.words and verdict.harm is not None and verdict.harm.verdict == _OUTSIDE:
         verdict = _without_what_harms(bench, found, verdict, rounds, notes)
     if verdict.words and verdict.speedup.low <= 1.0:
         notes.append("the gain does not stand out from the noise: nothing is recommended")
@@ -69,40 +70,57 @@ def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: i
     """Leave out what moves the losses, and prove what remains."""
     harmful = _harmful(bench, found, verdict)
     left = tuple(word for word in verdict.words if word not in harmful)
-    if not harmful or not left or not bench.has_time_for(found.pair_s):
-        notes.append(f"losses left the band ({verdict.harm.says if verdict.harm else ''}): nothing is recommended")
-        return _dropped(found, verdict, _HARMED)
+    if not left or not bench.has_time_for(found.pair_s):
+        return _nothing(found, verdict, notes)
     for word, why in harmful.items():
         found.rejected[word] = Rejected(practice=word, why=why)
         bench.say(f"  [red]✗[/] {word:32} {why}")
     second = paired(bench, found, left, rounds, "again")
-    if second.harm is not None and second.harm.verdict == "outside the band":
-        notes.append(f"losses left the band ({second.harm.says}): nothing is recommended")
-        return _dropped(found, second, _HARMED)
-    notes.append(f"losses left the band with {', '.join(harmful)}: {verdict.speedup.median:.2f}× with all of them")
+    if not second.words:  # it did not run
+        return _nothing(found, verdict, notes)
+    if second.harm is not None and second.harm.verdict == _OUTSIDE:
+        return _nothing(found, second, notes)
+    notes.append(
+        f"losses left the band with all of them ({verdict.speedup.median:.2f}×); left out: {', '.join(harmful)}"
+    )
     return second
 
 
+def _nothing(found: Search, verdict: Verdict, notes: list[str]) -> Verdict:
+    notes.append(f"losses left the band ({verdict.harm.says if verdict.harm else ''}): nothing is recommended")
+    return _dropped(found, verdict, _HARMED)
+
+
 def _harmful(bench: Bench, found: Search, verdict: Verdict) -> dict[str, str]:
-    """Practices to leave out, and why: those that leave the band alone. Without time to look at each of them, all that
-    may change the rounding."""
-    alone_s = found.again.seconds
-    rounding = [word for word in verdict.words if risk_of(word) is not Risk.EXACT]
-    if rounding and not bench.has_time_for(found.pair_s + len(rounding) * alone_s):
-        return dict.fromkeys(rounding, "losses left the band with it or another; no time to look at each alone")
-    harmful = {}
-    for word in (*rounding, *(word for word in verdict.words if word not in rounding)):
-        if not bench.has_time_for(found.pair_s + alone_s):
-            break
-        trial = bench.run(f"harm-{word}", (word,), seed=FIRST_SEED, norms=True)
-        if trial.outcome != "ok":
-            continue
-        # Only round 0 has this trial's seed; the other baselines are there for the band.
-        others = [*(before for before, _ in verdict.pairs[1:]), measured(found.again)]
-        alone = judge([(verdict.pairs[0][0], measured(trial))], None, is_exact((word,)), others)
-        if alone.verdict == "outside the band":
+    """Practices to leave out, and why: those that leave the band alone, and those that there is no time to look at.
+    Where none does it alone, all that may change the rounding."""
+    suspects = [word for word in verdict.words if not is_exact((word,))] or list(verdict.words)
+    harmful: dict[str, str] = {}
+    unknown: dict[str, str] = {}
+    for word in sorted(suspects, key=compiles):
+        alone = _alone_with_that_seed(bench, found, word)
+        if alone is None:
+            unknown[word] = "losses left the band with it or another; it could not be looked at alone"
+        elif judge([(verdict.pairs[0][0], alone)], None, False, _other_seeds(found, verdict)).verdict == _OUTSIDE:
             harmful[word] = "its losses leave the band of the baseline's reruns"
-    return harmful
+    if harmful:
+        return harmful | unknown
+    return dict.fromkeys(suspects, "losses left the band with it and others; none does it alone") | unknown
+
+
+def _alone_with_that_seed(bench: Bench, found: Search, word: str) -> Measurement | None:
+    """None: no time for it beside the proof of what remains, or it does not run alone."""
+    needed_s = max(trial.seconds for trial in bench.trials) if compiles(word) else found.again.seconds
+    if not bench.has_time_for(found.pair_s + needed_s):
+        return None
+    limit = min(limit_s(found), bench.left_s - found.pair_s)
+    trial = bench.run(f"harm-{word}", (word,), seed=FIRST_SEED, norms=True, limit_s=limit)
+    return measured(trial) if trial.outcome == "ok" else None
+
+
+def _other_seeds(found: Search, verdict: Verdict) -> list[Measurement]:
+    """Baselines for the band; only the first round has the seed of a trial alone."""
+    return [*(before for before, _ in verdict.pairs[1:]), measured(found.again)]
 
 
 def _without_what_slows(
@@ -118,7 +136,7 @@ def _without_what_slows(
         notes.append(f"it may be faster still without {', '.join(slowing)}: there was no time to prove that")
         return verdict
     second = paired(bench, found, left, rounds, "without-slow")
-    if second.harm is None or second.harm.verdict == "outside the band":
+    if second.harm is None or second.harm.verdict == _OUTSIDE:
         return verdict
     if second.speedup.median <= verdict.speedup.median:
         return verdict

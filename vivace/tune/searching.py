@@ -16,6 +16,7 @@ from rich.markup import escape
 
 from vivace.errors import UserError
 from vivace.practices.engine.registry import get_practice, split_word
+from vivace.records.base import last_line
 from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Measurement
 from vivace.records.proof import NOT_TRIED, Interval, Rejected
@@ -267,14 +268,14 @@ def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> S
         raise UserError(text, hint="give it more time (--budget MINUTES, --timeout SECONDS) or fewer steps (--steps)")
     if baseline.outcome != "ok":
         hint = "nothing can be tuned before the command itself runs: `vivace measure -- …` shows more"
-        raise UserError(f"the command does not train ({baseline.outcome}): {_last_line(baseline.message)}", hint=hint)
+        raise UserError(f"the command does not train ({baseline.outcome}): {last_line(baseline.message)}", hint=hint)
     step = measured(baseline).step_ms
     assert step is not None
     fitting = min(_STEPS[1], max(_STEPS[0], math.ceil(_WINDOW_MS / step.mean)))
     bench.settings = replace(bench.settings, steps=asked or fitting)
     again = bench.run("baseline-again")
     if again.outcome != "ok":
-        raise UserError(f"the command trained once and then did not ({again.outcome}): {_last_line(again.message)}")
+        raise UserError(f"the command trained once and then did not ({again.outcome}): {last_line(again.message)}")
     bench.say(f"  [dim]·[/] {'baseline':32} {speed(measured(again)):.1f} samples/s, {again.seconds:.0f} s a trial")
     return Search(bench, allowed, reserve_trials, baseline, again, diagnose(measured(baseline)))
 
@@ -324,13 +325,9 @@ def _refusal(trial: Trial, word: str) -> str | None:
 def _why(trial: Trial) -> str:
     if trial.outcome == "timeout":
         return f"ended after {trial.seconds:.0f} s: it takes far longer than the baseline"
-    return f"{trial.outcome}: {_last_line(trial.message)}"
+    return f"{trial.outcome}: {last_line(trial.message)}"
 
 
 def _first_line(text: str) -> str:
     """For the terminal: a script's text is no markup."""
     return escape((text.strip().splitlines() or [""])[0][:200])
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[-1][:200]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from rich.markup import escape
+
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
 from vivace.measure.folder import name_of_command, new_run_folder
@@ -52,9 +54,9 @@ def tune(
     _check(options)
     folder = resume or new_run_folder(output, name or name_of_command(options.command))
     if resume is None:
-        path = write_text_atomically(folder / OPTIONS, json.dumps(asdict(options), indent=2) + "\n")
-        path.chmod(0o600)  # the command as it was typed, for --resume: it may hold a secret
-    say(f"  [dim]folder: {folder}[/]")
+        # For its user only: the command as it was typed, for --resume, may hold a secret.
+        write_text_atomically(folder / OPTIONS, json.dumps(asdict(options), indent=2) + "\n", mode=0o600)
+    say(f"  [dim]folder: {escape(str(folder))}[/]")
     settings = Settings(steps=options.steps, timeout_s=options.timeout_s)
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
     found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 from statistics import median
 
 from vivace.measure.inside.timeline import Step
@@ -19,13 +20,21 @@ _SLOWER = 2.0  # than the median step: a smaller batch should take less
 
 
 def first_of_its_size(steps: Sequence[Step]) -> int | None:
-    """The number of the step that was slow because its inputs had the rarer one of two sizes for the first time.
+    """The number of the step that was slow because its inputs had the smaller one of two sizes for the first time.
 
-    With more sizes than two inputs vary, and every new one is part of the job.
+    With more sizes than two inputs vary, and every new one is part of the job. So is what is slow again later.
     """
     sizes = [tuple(forward["shape"] for forward in step.forwards if forward["grad"]) for step in steps]
     counts = Counter(sizes)
-    if len(counts) != 2 or len(steps) < _FEWEST_STEPS:
+    if len(counts) != 2 or len(steps) < _FEWEST_STEPS or any(None in size for size in counts):
         return None
-    first = sizes.index(min(counts, key=counts.__getitem__))
-    return first if steps[first].total_ms > _SLOWER * median(step.total_ms for step in steps) else None
+    usual, rare = sorted(counts, key=counts.__getitem__, reverse=True)
+    if _elements(rare) >= _elements(usual):
+        return None
+    too_long = _SLOWER * median(step.total_ms for step in steps)
+    slow = [n for n, step in enumerate(steps) if sizes[n] == rare and step.total_ms > too_long]
+    return slow[0] if slow == [sizes.index(rare)] else None
+
+
+def _elements(shapes: Sequence[Sequence[int]]) -> int:
+    return sum(prod(shape) for shape in shapes)

@@ -46,12 +46,6 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
     if first_is_warmup:  # never a figure from the first call, nor from the step that was slowed down to count FLOPs
         timelines = {clock: _without(timeline, {0, session.flops_step}) for clock, timeline in timelines.items()}
     main = timelines.get("gpu") or timelines["host"]
-    input_shapes = len({f["shape"] for step in main.steps for f in step.forwards if f["grad"]})
-    if (once := first_of_its_size(main.steps)) is not None:
-        session.notes.append(
-            f"left out: one step of {main.steps[once].total_ms:.0f} ms, the first with inputs of another size"
-        )
-        timelines = {clock: _without(timeline, {once}) for clock, timeline in timelines.items()}
     indices = devices_in_use() if touch_gpu else []
     return {
         "status": status,
@@ -90,10 +84,11 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "before_window_s": session.before_window_s,
         "trajectory": _trajectory(session) if touch_gpu or not on_gpu else [],
         "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
-        "input_shapes": input_shapes,
+        "input_shapes": len({f["shape"] for step in main.steps for f in step.forwards if f["grad"]}),
+        "one_off_step": first_of_its_size(main.steps),
         "input_elements": [sum(_elements(f["shape"]) for f in step.forwards if f["grad"]) for step in main.steps],
         "structure": describe_structure(session),
-        "notes": session.notes,
+        "notes": list(dict.fromkeys(session.notes)),  # built twice where FLOPs are counted late
     }  # fmt: skip
 
 

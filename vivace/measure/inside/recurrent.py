@@ -17,7 +17,7 @@ def _of_cudnn(inputs: torch.Tensor, weights: Iterable[torch.Tensor], *_: Any, **
 
 
 def _of_onednn(inputs: torch.Tensor, *args: Any, **_: Any) -> int:
-    """One layer in one direction: its two matrices follow the input, and then its biases or something in their place."""
+    """One layer in one direction: its two matrices follow the input, then its biases or something in their place."""
     return _of_cudnn(inputs, args[:2])
 
 

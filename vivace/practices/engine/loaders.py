@@ -6,15 +6,19 @@ import itertools
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from vivace.practices.engine.pricing import phase_ms, step_ms
+from vivace.practices.engine.pricing import copies_to_gpu, phase_ms, step_ms
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
 
-__all__ = ["epoch_starts_ms", "pinning_is_slowest", "rare_waits", "spot", "told_of_epochs", "waited_for", "waits_ms"]
+__all__ = [
+    "epoch_starts_ms", "pinning_is_slowest", "rare_waits", "sends_much", "sent_mib", "spot", "told_of_epochs",
+    "waited_for", "waits_ms",
+]  # fmt: skip
 
 
 _LONG = 0.05  # of a step: a shorter wait is not worth a word
+_MUCH_GIB_PER_S = 1.0
 _PILE = 1.0  # batches at a fetch, on average; where workers are the slowest there are none
 _RARE = 0.25  # of the steps: more frequent waits are no accidents
 
@@ -44,8 +48,24 @@ def waits_ms(m: Measurement, loader: Loader) -> float:
 
 
 def pinning_is_slowest(loader: Loader) -> bool:
-    """Whether batches pile up before the one thread that pins them: more workers would only make the pile higher."""
-    return loader.pin_memory and loader.batches > 0 and loader.unpinned >= _PILE * loader.batches
+    """Whether batches pile up before the one thread that pins them: more workers would only make the pile higher.
+
+    Not known where the loader has a collate_fn of its own: its batches are counted before a worker has sent them.
+    """
+    piles_up = loader.batches > 0 and loader.unpinned >= _PILE * loader.batches
+    return loader.pin_memory and loader.default_collate is True and piles_up
+
+
+def sends_much(m: Measurement, loader: Loader) -> bool:
+    """Whether what it sends is what it costs: then new shared memory for every batch is the limit, not the workers."""
+    return sent_mib(m, loader) / 1024 >= _MUCH_GIB_PER_S * step_ms(m) / 1e3
+
+
+def sent_mib(m: Measurement, loader: Loader) -> float:
+    """What the loader sends a step; of a record that does not say it, what is copied to the GPU."""
+    if loader.batch_mib is not None:
+        return loader.batch_mib * (m.micro_batches or 1.0)
+    return sum(copy.mib_per_step for copy in copies_to_gpu(m))
 
 
 def rare_waits(m: Measurement, loader: Loader) -> list[float]:

@@ -30,8 +30,8 @@ class Asked:
 
 
 def write_asked(folder: Path, asked: Asked) -> None:
-    path = write_text_atomically(folder / FILE, json.dumps(asdict(asked), indent=2) + "\n")
-    path.chmod(0o600)  # the command as it was typed, for --resume: it may hold a secret
+    # For its user only: the command as it was typed, for --resume, may hold a secret.
+    write_text_atomically(folder / FILE, json.dumps(asdict(asked), indent=2) + "\n", mode=0o600)
 
 
 def read_asked(folder: Path, what: str) -> Asked:

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
+from vivace.records.base import last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
 from vivace.records.search import BatchSearch, BatchTried
@@ -74,7 +75,7 @@ class _Finder:
         elif trial.outcome != "ok" or trial.measurement is None:
             smaller = f"give it a size that does: -- COMMAND {self.asked.flag} 8"
             raise UserError(
-                f"the command does not train as it is ({trial.outcome}): {_last_line(trial.message)}",
+                f"the command does not train as it is ({trial.outcome}): {last_line(trial.message)}",
                 hint=smaller if trial.outcome == "out-of-memory" else "`vivace measure -- COMMAND` shows more",
             )
         else:
@@ -135,7 +136,7 @@ class _Finder:
         again = self._run("own-with-flag", with_value(self.asked.command, flag, self.own_size))
         if again.outcome != "ok":
             raise UserError(
-                f"the command fails with {flag} although it trains without: {_last_line(again.message)}",
+                f"the command fails with {flag} although it trains without: {last_line(again.message)}",
                 hint="--flag names the option that sets the batch size: --flag --batch-size, or --flag data.batch=",
             )
 
@@ -260,10 +261,6 @@ def _micro_batch(record: Measurement) -> int:
 def _line(one: BatchTried, good: bool) -> str:
     mark = "[green]✓[/]" if good else "[yellow]–[/]"
     if not one.trained:
-        return f"{mark} {one.size:>8,}  {_last_line(one.message) or one.outcome}"
+        return f"{mark} {one.size:>8,}  {escape(last_line(one.message)) or one.outcome}"
     room = f", {one.margin_gib:.2f} GiB left" if one.margin_gib is not None else ""
     return f"{mark} {one.size:>8,}  {one.samples_per_s:,.1f} samples/s{room}"
-
-
-def _last_line(text: str) -> str:
-    return escape((text.strip().splitlines() or [""])[-1][:200])  # a script's text is no markup

@@ -16,6 +16,7 @@ from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
 from vivace.practices.engine.loaders import waited_for
 from vivace.practices.engine.registry import all_practices
+from vivace.records.base import last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
 from vivace.records.search import LoaderSearch, LoaderTried
@@ -93,7 +94,7 @@ class _Finder:
         """The command as it is: does it wait for its loader at all?"""
         trial = self.bench.run("own")
         if trial.outcome != "ok" or trial.measurement is None:
-            raise UserError(f"the command does not train as it is ({trial.outcome}): {_last_line(trial.message)}")
+            raise UserError(f"the command does not train as it is ({trial.outcome}): {last_line(trial.message)}")
         self.own = trial.measurement
         loader = waited_for(self.own)
         if loader is None:
@@ -236,9 +237,5 @@ def _by_hand(best: LoaderTried) -> str:
 def _line(one: LoaderTried) -> str:
     name = f"{one.workers} workers" + (f", prefetch {one.prefetch}" if one.prefetch else "")
     if not one.trained:
-        return f"[yellow]–[/] {name:24} {_last_line(one.message) or one.outcome}"
+        return f"[yellow]–[/] {name:24} {escape(last_line(one.message)) or one.outcome}"
     return f"[green]✓[/] {name:24} {one.samples_per_s:,.1f} samples/s, {one.workers_memory_gib or 0:.2f} GiB in workers"
-
-
-def _last_line(text: str) -> str:
-    return escape((text.strip().splitlines() or [""])[-1][:200])  # a script's text is no markup
