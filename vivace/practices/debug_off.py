@@ -128,6 +128,7 @@ PRACTICE = Practice(
     title="debugging switches off",
     family="structure",
     risk="exact",
+    same_losses=False,
     source="R7: autograd.detect_anomaly, set_detect_anomaly(True), profiler.emit_nvtx, profile, gradcheck. R17.",
     why=(
         "Anomaly detection keeps a stack trace for every operator and looks for NaN after each one in the backward. "

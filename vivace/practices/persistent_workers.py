@@ -61,6 +61,7 @@ PRACTICE = Practice(
     title="workers kept between epochs",
     family="loader",
     risk="exact",
+    same_losses=False,
     source="R1: asynchronous loading. DLO-JZ, DataLoader lab: persistent_workers.",
     why=(
         "By default a loader ends its workers after every epoch and starts new ones: processes, imports, a copy of the "

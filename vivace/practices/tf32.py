@@ -34,7 +34,7 @@ class Tf32(Change):
 
 def find(m: Measurement) -> Found | None:
     share = arithmetic_share(m, "fp32")
-    if not on_gpu(m) or capability(m) < (8, 0):
+    if not on_gpu(m) or capability(m) < (8, 0) or share == 0:
         return None
     fp32, tf32 = peak(m, "fp32"), peak(m, "tf32")
     saved = products_ms(m).get("fp32", 0.0) * (1 - (fp32 / tf32 if fp32 and tf32 else 0.5))

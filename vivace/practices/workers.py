@@ -114,6 +114,7 @@ PRACTICE = Practice(
     title="DataLoader workers",
     family="loader",
     risk="exact",
+    same_losses=False,
     source="R1: asynchronous loading and augmentation, num_workers > 0. DLO-JZ, DataLoader lab.",
     why=(
         "With num_workers=0 the training process prepares every batch itself while the GPU waits. Workers prepare the "

@@ -36,7 +36,7 @@ Runs = Sequence[Sequence[float]]
 def judge(pairs: Sequence[Pair], rerun: Pair | None, exact: bool, more_baselines: Sequence[Measurement] = ()) -> Harm:
     """``rerun``: the baseline twice with the same seed, to know whether it repeats itself.
 
-    ``exact``: all practices promise the same numbers. Then a baseline that repeats itself must be repeated.
+    ``exact``: all practices promise the same losses to the bit. Then a baseline that repeats itself must be repeated.
     ``more_baselines`` have other seeds than the pairs, and widen what the band rests on.
     """
     before = [_until_none(m.trajectory) for m, _ in pairs]
@@ -55,7 +55,7 @@ def judge(pairs: Sequence[Pair], rerun: Pair | None, exact: bool, more_baselines
     inside, says = _verdict(facts, before, after, others)
     repeats = rerun is not None and _same(*(_until_none(m.trajectory) for m in rerun))
     if exact and repeats:
-        says = f"the losses should be the same; {says}" + ("; other random draws do that" if inside else "")
+        inside, says = False, f"the losses should be the same, as the baseline's are when it runs again; {says}"
     return Harm(verdict="inside the band" if inside else "outside the band", says=says, **facts)
 
 

@@ -56,6 +56,8 @@ class Practice:
     """Practices that make no sense beside this one."""
     order: int = field(default=50)
     """Changes of a lower order come first: workers before what needs workers, casts before compile."""
+    same_losses: bool = True
+    """Of an exact one: whether every loss stays the same to the bit. Not where workers draw other augmentations."""
     try_last: bool = False
     """Its trial takes long (compilation): a tune tries it when the rest is settled."""
     worth_trying: Callable[[Measurement], tuple[str, ...]] | None = None
