@@ -37,6 +37,15 @@ def test_an_unknown_command_is_an_error_without_a_traceback(vivace: Callable):
 
 def test_the_command_starts_without_torch():
     """Half of the commands never need it, and importing it takes longer than all that they do."""
-    code = "import sys, vivace.cli.app; print('torch' in sys.modules)"
+    code = "import sys, vivace.cli.app as app; app.application(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_only_the_command_that_is_asked_for_is_imported():
+    code = (
+        "import sys, vivace.cli.app as app; app.application(['measure', '--', 'tune']); "
+        "print(sorted(name for name in sys.modules if name in ('vivace.cli.measure', 'vivace.cli.tune', 'numpy')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['vivace.cli.measure']\n"
