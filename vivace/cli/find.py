@@ -82,6 +82,8 @@ def batch(
         vivace find batch --flag --batch-size --values 64,96,128 --margin 4GiB -- torchrun train.py
 
         vivace find batch --flag data.batch= -- python train.py data.batch=32
+
+        vivace find batch --flag BATCH= -- env BATCH=32 python train.py
     """
     if flag is None and resume is None:
         if command:

@@ -26,6 +26,9 @@ from vivace.tune.finders.flags import check_flag, value_of, with_value
         ("python -m torch.distributed.run -m my.t -b 32", "-b", 32, "python -m torch.distributed.run -m my.t -b 64"),
         ("python t.py -b 8 -b 32", "-b", 8, "python t.py -b 64 -b 64"),
         ("python t.py -b auto", "-b", None, "python t.py -b 64"),
+        ("env A=1 BATCH=32 python t.py", "BATCH=", 32, "env A=1 BATCH=64 python t.py"),
+        ("/usr/bin/env BATCH=32 torchrun t.py", "BATCH", 32, "/usr/bin/env BATCH=64 torchrun t.py"),
+        ("env A=1 python BATCH=8 t.py", "BATCH=", None, "env A=1 python BATCH=8 t.py BATCH=64"),
     ],
 )
 def test_the_value_is_read_and_replaced(command: str, flag: str, value: int | None, changed: str):

@@ -1,7 +1,9 @@
-"""A flag of the user's command with another value: ``-b 64``, ``-b64``, ``--batch-size=64`` or ``data.batch=64``."""
+"""A flag of the user's command with another value: ``-b 64``, ``-b64``, ``--batch-size=64`` or ``data.batch=64``; or a
+variable of its environment, set by ``env``: ``env BATCH=64 python train.py``."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -34,6 +36,8 @@ def with_value(command: Sequence[str], flag: str, value: int) -> tuple[str, ...]
     ('python', 'train.py', '-b', '64', '-v')
     >>> with_value(["python", "train.py"], "data.batch", 64)
     ('python', 'train.py', 'data.batch=64')
+    >>> with_value(["env", "BATCH=8", "python", "train.py"], "BATCH=", 64)
+    ('env', 'BATCH=64', 'python', 'train.py')
     """
     words = list(command)
     places = _places(command, flag)
@@ -51,7 +55,9 @@ def with_value(command: Sequence[str], flag: str, value: int) -> tuple[str, ...]
 def _places(command: Sequence[str], flag: str) -> list[tuple[int, str | None]]:
     """(position, what stands before the value in the same word; None when the value is the next word)."""
     name = flag.rstrip("=")
-    found: list[tuple[int, str | None]] = []
+    found: list[tuple[int, str | None]] = [
+        (n, f"{name}=") for n in _assignments(command) if command[n].startswith(f"{name}=")
+    ]
     for n in range(_start_of_arguments(command), len(command)):
         word = command[n]
         if name.startswith("-"):
@@ -64,6 +70,13 @@ def _places(command: Sequence[str], flag: str) -> list[tuple[int, str | None]]:
         elif (stripped := word.lstrip("+")).startswith(f"{name.lstrip('+')}="):  # Hydra: key=, +key=, ++key=
             found.append((n, word[: len(word) - len(stripped) + len(name.lstrip("+")) + 1]))
     return found
+
+
+def _assignments(command: Sequence[str]) -> list[int]:
+    """Where ``env`` is told variables of the environment."""
+    if not command or command[0].rpartition("/")[2] != "env":
+        return []
+    return list(itertools.takewhile(lambda n: "=" in command[n], range(1, len(command))))
 
 
 def _start_of_arguments(command: Sequence[str]) -> int:
