@@ -26,6 +26,15 @@ def test_found_when_scores_are_written_out():
     assert found.why_not == "attention is written out in the model: only its author can change it"
 
 
+def test_what_is_elementwise_elsewhere_is_not_the_attentions():
+    """Scaling, mask and dropout take no more than four times what the softmax does: the rest is some other layer's."""
+    found = find(
+        measurement(roles={"matmul": 40.0, "softmax": 5.0, "elementwise": 50.0}, structure={"softmax_squares": 12})
+    )
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(5.0 + 4 * 5.0)
+
+
 @pytest.mark.parametrize(
     ("structure", "line"),
     [
