@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from vivace.measure.inside.batches import BatchReader, describe_inputs, host_mib, padding
+from vivace.measure.inside.payload import _input_shapes
+from vivace.measure.inside.timeline import Step
 
 
 def batch_size_of(batch: object, asked: int | None = None) -> int | None:
@@ -81,3 +83,18 @@ def test_padding_is_counted_from_the_rows_ends(rows: list[list[int]], filled: in
     assert (int(count), positions) == (filled, ids.numel())
     assert padding((ids.float(),), {}) is None
     assert padding((), {"input_ids": ids}) is not None
+
+
+@pytest.mark.parametrize(
+    ("steps", "shapes"),
+    [
+        ([[(8, 3)], [(8, 3)], [(2, 3)]], 2),  # a smaller last batch
+        ([[(8, 3), (8, 100)]] * 3 + [[(2, 3), (2, 100)]], 2),  # a GAN's two networks, and a smaller last batch
+        ([[(8,), (4,)], [(4,), (8,)], [(4,), (4,)]], 2),  # two sizes, in any order, over two micro-batches
+        ([[(n, 7)] for n in range(9)], 9),
+        ([], 0),
+    ],
+)
+def test_shapes_are_those_of_one_network_over_the_steps(steps: list, shapes: int):
+    made = [Step(forwards=[{"shape": shape, "grad": True} for shape in step]) for step in steps]
+    assert _input_shapes(made) == shapes

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.05
-# A softmax moves a square five times, forward and backward; scaling, mask and dropout move it 14 times, and the casts of
-# autocast 4 more. What is elementwise beyond that is not the attention's.
+# A softmax moves a square five times, forward and backward; scaling, mask and dropout move it 14 times, and autocast's
+# casts 4 more. What is elementwise beyond that is not the attention's.
 _AROUND_A_SOFTMAX = 4.0
 _KERNELS = ("flash", "mem_efficient", "cudnn")
 

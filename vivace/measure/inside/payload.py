@@ -46,6 +46,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
     if first_is_warmup:  # never a figure from the first call, nor from the step that was slowed down to count FLOPs
         timelines = {clock: _without(timeline, {0, session.flops_step}) for clock, timeline in timelines.items()}
     main = timelines.get("gpu") or timelines["host"]
+    every = _every_step(session)
     indices = devices_in_use() if touch_gpu else []
     return {
         "status": status,
@@ -82,14 +83,21 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "written_at": time.time(),
         "parameters": _parameters(session),
         "before_window_s": session.before_window_s,
-        "trajectory": _trajectory(session) if touch_gpu or not on_gpu else [],
+        "trajectory": _losses(every) if touch_gpu or not on_gpu else [],
         "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
-        "input_shapes": len({f["shape"] for step in main.steps for f in step.forwards if f["grad"]}),
+        "input_shapes": _input_shapes(every or main.steps),
         "one_off_step": first_of_its_size(main.steps),
         "input_elements": [sum(_elements(f["shape"]) for f in step.forwards if f["grad"]) for step in main.steps],
         "structure": describe_structure(session),
         "notes": list(dict.fromkeys(session.notes)),  # built twice where FLOPs are counted late
     }  # fmt: skip
+
+
+def _input_shapes(steps: list[Step]) -> int:
+    """Different ones that went into the model, or into all models of a step together: a GAN's two networks have one
+    shape each, and that is no variation."""
+    by_step = [tuple(f["shape"] for f in step.forwards if f["grad"]) for step in steps]
+    return min(len(set(by_step)), len({shape for shapes in by_step for shape in shapes}))
 
 
 def _elements(shape: tuple[int, ...] | None) -> int:
@@ -177,11 +185,9 @@ def _losses(steps: list[Step]) -> list[float | None]:
     return losses
 
 
-def _trajectory(session: Session) -> list[float | None]:
-    """The loss of every step since the first, timed or not: what two runs of one script are compared by."""
-    if not session.all_marks_kept:
-        return []
-    return _losses(split(host_marks(session.recorder.marks)).steps)
+def _every_step(session: Session) -> list[Step]:
+    """Since the first, timed or not: their losses are what two runs of one script are compared by."""
+    return split(host_marks(session.recorder.marks)).steps if session.all_marks_kept else []
 
 
 def _gradient_norms(session: Session) -> dict[str, float]:
