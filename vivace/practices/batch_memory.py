@@ -219,6 +219,7 @@ def find(m: Measurement) -> Found | None:
         return None
     return Found(
         exposed_ms=exposed,
+        idle_ms=launches if launches > waits else 0.0,
         evidence={
             "loader_wait_ms": round(waits, 3),
             "launch_wait_ms": round(launches, 3),

@@ -79,6 +79,7 @@ def find(m: Measurement) -> Found | None:
     first, second = (graphs, plain) if launches > _HOST_BOUND * step_ms(m) else (plain, graphs)
     return Found(
         exposed_ms=saved,
+        idle_ms=min(launches, saved),
         evidence={
             "memory_bound_ms": round(role_ms(m, *MEMORY_BOUND), 3),
             "idle_between_kernels_ms": round(launches, 3),

@@ -73,6 +73,7 @@ def _over_several(m: Measurement, devices: int, where: tuple[str, int] | None) -
         return None
     return Found(
         exposed_ms=exposed,
+        idle_ms=idle_ms(m),
         evidence={"devices": devices, "idle_and_communication_ms": round(exposed, 3)},
         says=(
             f"DataParallel drives {devices} GPUs from one process: the first one idles or copies {exposed:.1f} ms of a "
@@ -90,6 +91,7 @@ def _over_one(m: Measurement, where: tuple[str, int] | None) -> Found | None:
         return None
     return Found(
         exposed_ms=exposed,
+        idle_ms=exposed,
         evidence={"devices": 1, "tensors": tensors},
         says=f"DataParallel around one device only looks at {tensors} tensors again at every step: {exposed:.2f} ms",
         where=where,

@@ -69,6 +69,7 @@ def find(m: Measurement) -> Found | None:
         return None
     return Found(
         exposed_ms=idle,
+        idle_ms=idle,
         evidence={
             "syncs_per_step": round(sum(s.per_step for s in syncs), 2),
             "idle_ms": round(idle, 3),

@@ -22,6 +22,7 @@ def find(m: Measurement) -> Found | None:
     lines = "; ".join(f"{s.file.rsplit('/', 1)[-1]}:{s.line} `{s.code}`" for s in syncs[:3])
     return Found(
         exposed_ms=idle,
+        idle_ms=idle,
         evidence={
             "syncs_per_step": round(sum(s.per_step for s in syncs), 2),
             "idle_ms": round(idle, 3),

@@ -22,15 +22,16 @@ def find(m: Measurement) -> Found | None:
     copied = max(size, sum(copy.mib_per_step for copy in all_copies))
     # Copies in the loop show as a phase of their own; those inside a forward only in the profile.
     spent = max(phase_ms(m, "copy"), sum(copy.ms_per_step for copy in all_copies))
-    exposed = spent * size / copied if copied else 0.0
+    copies, idle = spent * size / copied if copied else 0.0, 0.0
     made_ms = sum(spot.made_ms or 0.0 for spot in made)
     if made_ms > _SMALLEST_SHARE * step_ms(m):  # meanwhile the GPU runs dry, and the host is no longer ahead of it
-        exposed += launch_idle_ms(m)
-    if exposed < _SMALLEST_SHARE * step_ms(m):
+        idle = launch_idle_ms(m)
+    if copies + idle < _SMALLEST_SHARE * step_ms(m):
         return None
     worst = made[0]
     return Found(
-        exposed_ms=exposed,
+        exposed_ms=copies + idle,
+        idle_ms=idle,
         evidence={
             "mib_per_step": round(size, 3),
             "copies_per_step": sum(spot.copies or 0 for spot in made),

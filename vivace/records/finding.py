@@ -30,6 +30,7 @@ class Finding(Part):
 
     practice: str
     exposed_ms: float = Field(ge=0)
+    idle_ms: float = Field(0.0, ge=0, description="the part of it in which the GPU has nothing to do: it is won once")
     worth: float = Field(ge=1)
     risk: Risk
     where: Place | None = None

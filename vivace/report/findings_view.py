@@ -41,7 +41,10 @@ def _nothing(findings: Findings) -> RenderableType:
 def _headline(findings: Findings, record: Measurement) -> Text:
     assert record.step_ms is not None
     text = Text(f"{len(findings.findings)} finding{'s' * (len(findings.findings) > 1)}", style="bold")
-    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; all together worth at most {findings.worth:.2f}×")
+    best = max(finding.worth for finding in findings.findings)
+    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; the best worth at most {best:.2f}×")
+    if findings.worth > best:
+        text.append(f", all together at most {findings.worth:.2f}× (they overlap; a tune measures it)")
     return text
 
 

@@ -45,4 +45,5 @@ def _findings_title(findings: Findings) -> str:
     count = len(findings.findings)
     if not count:
         return "Nothing holds it back" if findings.verdict == "tuned" else "Nothing was found"
-    return f"{count} finding{'s' if count > 1 else ''}, worth at most {ratio(findings.worth)}"
+    best = ratio(max(finding.worth for finding in findings.findings))
+    return f"{count} findings, the best worth at most {best}" if count > 1 else f"1 finding, worth at most {best}"

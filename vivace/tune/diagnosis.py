@@ -6,7 +6,7 @@ Pure: reads records, runs nothing. The price is an upper bound (Amdahl): the spe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from vivace.practices.engine import pricing
 from vivace.practices.engine.practice import Found, Practice
@@ -18,11 +18,6 @@ __all__ = ["SMALLEST_WORTH", "diagnose", "makes_room", "together", "worth_of"]
 
 SMALLEST_WORTH = 1.02  # less is noise on most machines
 _LARGEST_SHARE = 0.98
-# What a family's fixes act on: times of different groups add up, fixes of one group work on the same time.
-_GROUPS: Mapping[str, str] = {
-    "loader": "waiting", "precision": "computing", "kernels": "computing", "cpu": "computing", "memory": "computing",
-    "structure": "computing",
-}  # fmt: skip
 _NUMBER_TYPE = {"tf32": "tf32", "bf16": "bf16", "pure_bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 
@@ -53,21 +48,40 @@ def worth_of(exposed_ms: float, step_ms: float) -> float:
 
 
 def together(findings: Sequence[Finding], measurement: Measurement) -> float:
-    """Upper bound of all findings at once: fixes of one group compete for the same time, groups add up. What no fix
-    takes away is the arithmetic itself, at the peak of the device."""
+    """Upper bound of all findings at once. A step waits, or the GPU is idle, or it computes: fixes of the same part
+    compete for it, and of number types one is taken. What none takes away is the arithmetic, at the device's peak."""
     if not findings or measurement.step_ms is None:
         return 1.0
     step_ms = measurement.step_ms.mean
-    left: dict[str, float] = {}
-    families = {practice.name: practice.family for practice in all_practices()}
-    for finding in findings:
-        group = _GROUPS[families[finding.practice]]
-        left.setdefault(group, 1.0)
-        left[group] *= 1 - min(finding.exposed_ms / step_ms, _LARGEST_SHARE)
-    bound = worth_of(step_ms * sum(1 - share for share in left.values()), step_ms)
-    peak = _worth_at_peak(findings, measurement)
+    parts = _parts(measurement)
+    saved = min(parts["idle"], max(finding.idle_ms for finding in findings))
+    for part in ("waiting", "computing"):
+        left = 1.0
+        for finding in _without_lesser_types(findings):
+            if _part_of(finding) == part and parts[part] > 0:
+                left *= 1 - min(1.0, (finding.exposed_ms - finding.idle_ms) / parts[part])
+        saved += parts[part] * (1 - left)
+    bound, peak = worth_of(saved, step_ms), _worth_at_peak(findings, measurement)
     single = max(finding.worth for finding in findings)
-    return bound if peak is None else max(single, min(bound, peak))
+    return max(single, bound if peak is None else min(bound, peak))
+
+
+def _parts(m: Measurement) -> dict[str, float]:
+    """What a step consists of, in milliseconds: waiting for data and copies, idle, computing."""
+    assert m.step_ms is not None
+    waiting = min(m.step_ms.mean, pricing.phase_ms(m, "loader") + pricing.phase_ms(m, "copy"))
+    idle = min(m.step_ms.mean - waiting, pricing.launch_idle_ms(m))
+    return {"waiting": waiting, "idle": idle, "computing": m.step_ms.mean - waiting - idle}
+
+
+def _without_lesser_types(findings: Sequence[Finding]) -> list[Finding]:
+    """bf16 or TF32, not both: of the precisions the most valuable."""
+    best = max((f.worth for f in findings if f.practice in _NUMBER_TYPE), default=0.0)
+    return [f for f in findings if f.practice not in _NUMBER_TYPE or f.worth == best]
+
+
+def _part_of(finding: Finding) -> str:
+    return "waiting" if get_practice(finding.practice).family == "loader" else "computing"
 
 
 def _worth_at_peak(findings: Sequence[Finding], m: Measurement) -> float | None:
@@ -89,6 +103,7 @@ def _finding(practice: Practice, found: Found, step_ms: float) -> Finding:
     return Finding(
         practice=practice.name,
         exposed_ms=exposed_ms,
+        idle_ms=min(found.idle_ms, exposed_ms),
         worth=worth_of(exposed_ms, step_ms),
         risk=Risk(practice.risk),
         where=Place(file=found.where[0], line=found.where[1]) if found.where else None,

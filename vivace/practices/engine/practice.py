@@ -25,6 +25,8 @@ class Found:
     evidence: Evidence
     says: str
     """One sentence with the figures in it."""
+    idle_ms: float = 0.0
+    """The part of ``exposed_ms`` in which the GPU has nothing to do: others may act on the same."""
     where: tuple[str, int] | None = None
     setting: str | None = None
     """The word for ``--with``, when it is more than the name: ``workers=8``."""
