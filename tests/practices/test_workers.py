@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from practices.changed import run_with
+from practices.changed import needs_gpu, run_with
 from practices.evidence import CPU, measurement
 from practices.loaders import loader
 
+from vivace.practices.engine.loaders import pinning_is_slowest
 from vivace.practices.workers import PRACTICE, find
 from vivace.records.measurement import Loader, Measurement
 from vivace.records.structure import Spot
@@ -209,3 +210,37 @@ def test_a_number_of_workers_is_asked_for(wrong: str):
     assert PRACTICE.change is not None
     with pytest.raises(ValueError, match="is not a number of workers"):
         PRACTICE.change(wrong)
+
+
+WAITING = """
+import sys, time, torch
+from torch.utils.data import DataLoader, Dataset
+class Images(Dataset):
+    def __len__(self):
+        return 100_000
+    def __getitem__(self, index):
+        if sys.argv[1] == "slow":
+            time.sleep(0.02)
+        return torch.zeros(3, 512, 512) if sys.argv[1] == "large" else torch.zeros(3, 8, 8)
+if __name__ == "__main__":
+    model = torch.nn.Linear(8, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    workers = 8 if sys.argv[1] == "large" else 2
+    for images in DataLoader(Images(), 32, num_workers=workers, pin_memory=True):
+        model(images[:, 0, 0, :8].cuda(non_blocking=True)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize(("what", "piles_up"), [("large", True), ("slow", False)])
+def test_on_a_gpu_a_slow_pinning_thread_is_told_from_slow_workers(
+    vivace: Callable, tmp_path: Path, what: str, piles_up: bool
+):
+    """Eight workers with batches of 96 MiB are ahead of the thread that pins them; two that sleep never are."""
+    (tmp_path / "train.py").write_text(WAITING)
+    command = (sys.executable, str(tmp_path / "train.py"), what)
+    done = vivace("measure", "--json", "--steps", "20", "--", *command)
+    (one,) = Measurement.load(done.folder / "measurement.json").loaders
+    assert pinning_is_slowest(one) is piles_up, one
