@@ -57,6 +57,23 @@ def test_families_by_name(name: str, kind: str):
     assert family(name) == kind
 
 
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("void LSTM_elementWise_bp1<float, float, float>(int, int, float*, cudnnRNNClipMode_t)", "recurrent"),
+        ("void elemWiseRNNcell<float, float, float, (cudnnRNNMode_t)2, (cudnnRNNBiasMode_t)2>(int, int)", "recurrent"),
+        ("void cudnn::dropout_apply_mask<float, float, 4>(float, float*, float const*, long)", "recurrent"),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize256x128x32_cublas", "matmul"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>", "norm"),
+        ("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64", "convolution"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >", "elementwise"),
+    ],
+)  # fmt: skip
+def test_roles_by_name(name: str, role: str):
+    """The first three as an LSTM of cuDNN's left them in a trace of an H200."""
+    assert analyse([event(name, 0, 3000)], steps=3)["roles_ms"] == {role: 1.0}
+
+
 intervals = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 20)).map(lambda p: (p[0], p[0] + p[1])), max_size=20)
 
 
