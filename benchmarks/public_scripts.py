@@ -25,6 +25,7 @@ from rows import Clock, Table, hardware, say
 from sides import EXAMPLES, vivace_json
 
 HERE = Path(__file__).parent
+_SPARE_MINUTES, _SHORTEST_MINUTES = 0.75, 0.5
 FIELDS = (
     "script", "speedup", "speedup_low", "speedup_high", "losses", "losses_moved", "losses_band", "practices",
     "samples_per_s_before", "samples_per_s_after", "memory_gib_before", "memory_gib_after", "trials", "trials_failed",
@@ -110,7 +111,11 @@ def main() -> None:
 
 
 def tune(script: Script, args: argparse.Namespace, runs: Path, table: Table, clock: Clock) -> None:
-    minutes = min(args.tune_minutes, clock.left_s() / 60)
+    # A proof may take somewhat longer than the budget; a tune that the clock ends has none.
+    minutes = min(args.tune_minutes, clock.left_s() / 60 - _SPARE_MINUTES)
+    if minutes < _SHORTEST_MINUTES:
+        table.add(script=script.name, note="not run: too little time was left")
+        return
     command = script.command(args.quick, args.device)
     arguments = ["tune", "--budget", f"{minutes:.2f}", "--rounds", str(args.tune_rounds), "--output", str(runs)]
     arguments += ["--steps", "8"] if args.quick else []
