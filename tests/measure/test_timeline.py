@@ -79,6 +79,25 @@ def test_validation_without_eval_mode_is_known_by_its_missing_gradients():
     assert result.validation_ms == 5
 
 
+def without_gradients(t: float) -> list[tuple]:
+    """Three milliseconds: a batch of its own, and a forward without gradients."""
+    return [("data+", t), ("data-", t + 1, 9), ("fwd+", t + 1), ("fwd-", t + 3, NO_GRAD)]
+
+
+def test_labels_that_a_teacher_makes_for_every_step_are_part_of_it():
+    marks = [mark for n in range(4) for mark in (*without_gradients(13 * n), *a_step(13 * n + 3))]
+    result = timeline(("open", 0.0), *marks)
+    assert [step.total_ms for step in result.steps] == [13.0] * 4
+    assert (result.validation_ms, result.validation_runs) == (0, 0)
+
+
+def test_batches_without_gradients_that_few_steps_have_are_validation():
+    marks = [*a_step(0), *a_step(10), *without_gradients(20), *without_gradients(23), *a_step(26)]
+    result = timeline(("open", 0.0), *marks)
+    assert [step.total_ms for step in result.steps] == [10.0] * 3
+    assert (result.validation_ms, result.validation_batches, result.validation_runs) == (6, 2, 1)
+
+
 def test_validation_that_keeps_a_graph_is_still_validation():
     marks = [
         ("open", 0.0), *a_step(0.0),

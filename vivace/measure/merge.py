@@ -32,13 +32,14 @@ from vivace.records.measurement import (
     Validation,
     inputs_vary,
 )  # fmt: skip
-from vivace.records.privacy import safe_command, safe_environment, safe_text
+from vivace.records.privacy import safe_command, safe_environment, safe_lines, safe_text
 from vivace.records.structure import Structure
 
 __all__ = ["merge", "read_payloads"]
 
 _SHORT_ENERGY_WINDOW_S = 1.0
 _LENT_SHARE = 0.1  # of a window's batches: so many from the queue, and its speed is not the lasting one …
+_SAME_FORWARDS = 0.02
 _LENT_MIN = 3  # … batches: one or two more or less are chance, which matters in short windows
 
 Payload = dict[str, Any]
@@ -73,7 +74,7 @@ def merge(
     notes: Sequence[str] = (),
     practices: dict[str, str] | None = None,
 ) -> Measurement:
-    payloads, left_out = without_one_offs(payloads)
+    payloads, left_out = without_one_offs([safe_lines(payload) for payload in payloads])
     first = payloads[0]
     steps = len(first["series"]["step"])
     # The rank that failed first is the cause; the others only lost their peer.
@@ -145,8 +146,10 @@ def _counted(payload: Payload) -> bool:
 
 
 def _varies(payload: Payload) -> bool:
-    """One step's FLOPs do not stand for the others where inputs differ in size."""
-    return inputs_vary(payload["input_shapes"])
+    """One step's FLOPs do not stand for the others where inputs differ in size, or steps in how many forwards."""
+    counted, usual = payload["flops"]["forwards"], payload["forwards_per_step"]
+    other_number = bool(counted and usual) and abs(usual / counted - 1) > _SAME_FORWARDS
+    return inputs_vary(payload["input_shapes"]) or other_number
 
 
 def _why_not(payload: Payload) -> list[str]:
@@ -155,7 +158,9 @@ def _why_not(payload: Payload) -> list[str]:
 
 def _why_no_flops(payload: Payload) -> list[str]:
     if _counted(payload) and _varies(payload):
-        return ["no MFU: inputs differ in size, and FLOPs were counted in one step"]
+        return [
+            "no MFU: FLOPs were counted in one step, and others differ in their inputs or in the number of forwards"
+        ]
     if payload["flops"] and payload["flops"]["uncounted"]:
         return [f"FLOPs leave out: {', '.join(payload['flops']['uncounted'])}"]
     return []

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-__all__ = ["REMOVED", "safe_command", "safe_environment", "safe_text"]
+__all__ = ["REMOVED", "safe_command", "safe_environment", "safe_lines", "safe_text"]
 
 REMOVED = "***"
 
@@ -183,3 +184,18 @@ def _is_secret_part(part: str, previous: str) -> bool:
 
 def _parts(name: str) -> list[str]:
     return [part.lower() for part in _PART.findall(name)]
+
+
+def safe_lines(value: Any) -> Any:
+    """The same data; lines of a script (``code``) and sentences about it (``notes``) without secrets, however deep."""
+    if isinstance(value, Mapping):
+        return {
+            name: _safe_line(item) if name in ("code", "notes") else safe_lines(item) for name, item in value.items()
+        }
+    return [safe_lines(item) for item in value] if isinstance(value, list) else value
+
+
+def _safe_line(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_safe_line(item) for item in value]
+    return safe_text(value) if isinstance(value, str) else value

@@ -23,13 +23,16 @@ def findings_view(findings: Findings, record: Measurement) -> RenderableType:
     if not findings.findings:
         return _nothing(findings)
     parts: list[RenderableType] = [Text(), _headline(findings, record), Text(), _table(findings)]
-    parts += [Text(f"cause: {note}", style="cyan") for note in findings.notes]
+    parts += [Text(_note(note), style="cyan") for note in findings.notes]
     for number, finding in enumerate(findings.findings, start=1):
         parts += [Text(), *_paragraph(number, finding)]
-    words = ",".join(f.setting or f.practice for f in findings.findings if f.applies and f.risk.value != "algorithmic")
-    if words:
+    if any(f.applies and f.risk.value != "algorithmic" for f in findings.findings):
         parts += [Text(), Text("Try them, keep what pays, prove it:  ").append("vivace tune -- …", style="bold")]
     return Group(*parts)
+
+
+def _note(note: str) -> str:
+    return note if note.startswith("incomplete") else f"cause: {note}"
 
 
 def _nothing(findings: Findings) -> RenderableType:

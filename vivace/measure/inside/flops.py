@@ -20,7 +20,7 @@ from torch.utils.flop_counter import flop_registry
 from vivace.measure.inside.operators import OperatorWatch
 from vivace.measure.inside.recurrent import FORMULAS
 
-__all__ = ["FlopCount", "counting", "something_was_compiled", "uncounted"]
+__all__ = ["FlopCount", "counting", "note_forward", "something_was_compiled", "uncounted"]
 
 _counting: list[FlopCount] = []
 _formulas: ChainMap[Any, Callable[..., int]] = ChainMap(flop_registry, FORMULAS)  # torch's own come first
@@ -29,6 +29,12 @@ _formulas: ChainMap[Any, Callable[..., int]] = ChainMap(flop_registry, FORMULAS)
 def counting() -> bool:
     """Whether FLOPs are being counted now."""
     return bool(_counting)
+
+
+def note_forward() -> None:
+    """A forward that needs gradients: steps need not all have as many as the one that is counted."""
+    if _counting:
+        _counting[-1].forwards += 1
 
 
 def uncounted(function: Callable[[Any], Any], argument: Any) -> Any:
@@ -51,6 +57,7 @@ class FlopCount(TorchDispatchMode):
     def __init__(self, where: Any) -> None:
         super().__init__()
         self._where = where  # () -> "forward", "backward", "backward with graph" or "elsewhere"
+        self.forwards = 0
         self.forward = 0
         self.backward = 0
         self.recomputed = 0
@@ -114,6 +121,7 @@ class FlopCount(TorchDispatchMode):
             "model": self.forward + self.backward,
             "hardware": self.forward + self.backward + self.recomputed,
             "forward": self.forward,
+            "forwards": self.forwards,
             "by_type": dict(self.by_type),
             "recurrent": dict(self.recurrent),
             "uncounted": sorted(self.uncounted),

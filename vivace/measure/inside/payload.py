@@ -32,11 +32,18 @@ __all__ = ["write"]
 
 def write(session: Session, status: str, reason: str | None, touch_gpu: bool) -> None:
     """Build the payload and put it into the run's folder as ``rank-R-PID.json``."""
-    text = json.dumps(_build(session, status, reason, touch_gpu))
+    text = json.dumps(_build(session, status, reason, touch_gpu), default=_plain)
     folder = Path(session.settings.folder)
     temporary = folder / f".rank-{session.rank}-{os.getpid()}.tmp"
     temporary.write_text(text)
     os.replace(temporary, folder / f"rank-{session.rank}-{os.getpid()}.json")
+
+
+def _plain(value: Any) -> Any:
+    """Settings are the user's: a number of workers may be numpy's."""
+    with contextlib.suppress(Exception):
+        return value.item()
+    return str(value)
 
 
 def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -> dict[str, Any]:
@@ -64,7 +71,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "losses": _losses(main.steps) if touch_gpu or not on_gpu else [],
         "skipped_steps": sum(step.skipped for step in main.steps),
         "optimizers": len({mark[3]["by"] for mark in raw if mark[0] == "opt-" and mark[3]}),
-        "micro_batches": _per_step([len(step.backwards) for step in main.steps]),
+        "micro_batches": _per_step([_micro_batches(step) for step in main.steps]),
         "validation": {
             "ms": main.validation_ms, "batches": main.validation_batches, "runs": main.validation_runs,
             "with_grad_ms": main.validation_with_grad_ms,
@@ -86,6 +93,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "trajectory": _losses(every) if touch_gpu or not on_gpu else [],
         "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
         "input_shapes": _input_shapes(every or main.steps),
+        "forwards_per_step": _per_step([sum(f["grad"] for f in step.forwards) for step in main.steps]),
         "one_off_step": first_of_its_size(main.steps),
         "input_elements": [sum(_elements(f["shape"]) for f in step.forwards if f["grad"]) for step in main.steps],
         "structure": describe_structure(session),
@@ -195,6 +203,11 @@ def _gradient_norms(session: Session) -> dict[str, float]:
     with contextlib.suppress(RuntimeError):
         return {str(step): sum(float(n) ** 2 for n in norms) ** 0.5 for step, norms in session.norms.items()}
     return {}
+
+
+def _micro_batches(step: Step) -> int:
+    """Backward passes, but no more than batches that were fetched: some go twice over one (SAM, a GAN)."""
+    return min(len(step.backwards), len(step.fetched)) if step.fetched else len(step.backwards)
 
 
 def _per_step(counts: list[int]) -> float | None:

@@ -55,10 +55,14 @@ def end_quickly() -> None:
     of shared and pinned memory, the CUDA context) can take many seconds, and the next trial waits for it."""
     if os.getpid() not in _left_by_us or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None):
         return
+    _flush_files()
+    os._exit(0)
+
+
+def _flush_files() -> None:
     for file in (sys.stdout, sys.stderr, *_files_being_written()):
         with contextlib.suppress(Exception):
             file.flush()
-    os._exit(0)
 
 
 def _files_being_written() -> list[Any]:
@@ -384,8 +388,8 @@ class Session:
         if self.world == 1:  # ranks may still be talking to each other
             _left_by_us.append(os.getpid())
         if self.raised > 3:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            atexit._run_exitfuncs()  # its own clean-up, and what it has buffered
+            _flush_files()
             os._exit(0)
         raise SystemExit(0)
 

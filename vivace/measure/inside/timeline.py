@@ -6,7 +6,7 @@ clock (CUDA events on the stream, so a wait shows up only where the GPU really w
 
 A *piece* is a stretch between delimiters (a batch fetched, eval()/train() called, an optimizer step). A piece in
 which nothing was trained and only gradient-free forwards ran, or which ran in eval mode, is validation; also when its
-forwards kept a graph that no backward used.
+forwards kept a graph that no backward used. Gradient-free forwards in train mode that most steps have are part of them.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ class Timeline:
     unfinished: Step = field(default_factory=Step)
 
 
+_USUAL = 0.5  # of the steps
+
+
 @dataclass
 class _Piece:
     eval_mode: bool
@@ -85,6 +88,8 @@ class _Splitter:
         self.piece = _Piece(eval_mode=False)
         self.in_tail = False  # after a forward that needs a gradient: what follows is the loss, if a backward comes
         self.was_validation = False
+        self.held: list[_Piece] = []  # forwards without gradients, in train mode, since the last step
+        self.held_by_step: list[list[_Piece]] = []
 
     def elapse(self, ms: float) -> None:
         if self.in_tail and (not self.stack or self.stack[-1] == "optimizer"):
@@ -101,21 +106,41 @@ class _Splitter:
         piece = self.piece
         self.settle_tail("optimizer" if "optimizer" in self.stack else "other")
         if piece.is_validation():
-            self.result.validation_ms += piece.step.total_ms
-            self.result.validation_batches += piece.forwards_without_grad + piece.forwards_with_grad_in_eval > 0
-            self.result.validation_with_grad_ms += piece.step.total_ms if piece.forwards_with_grad_in_eval else 0.0
-            self.result.validation_runs += not self.was_validation
+            if piece.eval_mode:
+                self.validate(piece, begins=not self.was_validation)
+            else:
+                self.held.append(piece)
             self.was_validation = True
         else:
             _add(self.result.unfinished, piece.step)
             self.was_validation = self.was_validation and not piece.trained
         self.piece = _Piece(eval_mode=piece.eval_mode if eval_mode is None else eval_mode)
 
+    def validate(self, piece: _Piece, begins: bool) -> None:
+        self.result.validation_ms += piece.step.total_ms
+        self.result.validation_batches += piece.forwards_without_grad + piece.forwards_with_grad_in_eval > 0
+        self.result.validation_with_grad_ms += piece.step.total_ms if piece.forwards_with_grad_in_eval else 0.0
+        self.result.validation_runs += begins
+
     def close_step(self) -> None:
         self.piece.trained = True
         self.close_piece()
         self.result.steps.append(self.result.unfinished)
         self.result.unfinished = Step()
+        self.held_by_step.append(self.held)
+        self.held = []
+
+    def settle_held(self) -> None:
+        """What most steps do is part of a step (labels made by a teacher); what few do is a validation."""
+        usual = sum(map(bool, self.held_by_step)) > _USUAL * len(self.held_by_step)
+        for step, pieces in zip(self.result.steps, self.held_by_step, strict=True):
+            for number, piece in enumerate(pieces):
+                if usual:
+                    _add(step, piece.step)
+                else:
+                    self.validate(piece, begins=number == 0)
+        for number, piece in enumerate(self.held):
+            self.validate(piece, begins=number == 0)
 
     def take(self, mark: Mark) -> None:
         code, extra = mark.code, mark.extra
@@ -187,4 +212,5 @@ def split(marks: Sequence[Mark] | Iterable[Mark]) -> Timeline:
         previous = mark.t_ms
         splitter.take(mark)
     splitter.close_piece()
+    splitter.settle_held()
     return splitter.result

@@ -1,6 +1,6 @@
 """Called by the bootstrap right after ``import torch`` in the user's process: puts the asked practices in place.
 
-Leaves ``practices-PID.json`` in the run's folder: for each word what was changed, or why nothing was.
+Leaves ``practices-RANK-PID.json`` in the run's folder: for each word what was changed, or why nothing was.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import torch
 from torch.compiler import is_compiling
 
 from vivace.measure.inside.batches import describe_inputs, padding
-from vivace.measure.inside.flops import uncounted
+from vivace.measure.inside.flops import note_forward, uncounted
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.places import user_place
 from vivace.measure.inside.recorder import Recorder
@@ -33,6 +33,7 @@ class Forwards:
         self.roots: WeakSet[torch.nn.Module] = WeakSet()
         self.original = torch.nn.Module.__call__
         self.call: Any = None
+        self.narrowed = False
         self.autocast: str | None = None  # the dtype of the autocast around the first forward
         self.watches_padding = True  # until the window opens
         self.paddings: list[tuple[Any, int]] = []
@@ -73,11 +74,17 @@ class Forwards:
             if kind.__call__ is self.call:
                 kind.__call__ = self.call  # type: ignore[method-assign]
         torch.nn.Module.__call__ = self.original  # type: ignore[method-assign]
+        self.narrowed = True
+
+    def watch_again(self, module: torch.nn.Module) -> None:
+        """A network that is first used in a validation, after ``narrow``: it is put into eval mode before."""
+        kind = type(module)
+        if self.narrowed and kind.__call__ is self.original and next(module.parameters(), None) is not None:
+            kind.__call__ = self.call  # type: ignore[method-assign]
 
 
 def install(recorder: Recorder) -> Forwards:
     forwards = Forwards()
-    roots = forwards.roots
     has_parameters: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 
     def is_root(module: torch.nn.Module) -> bool:
@@ -103,6 +110,8 @@ def install(recorder: Recorder) -> Forwards:
             samples, tokens, shape = describe_inputs(args, kwargs)
             grad = torch.is_grad_enabled()
             extra = {"root": id(self), "samples": samples, "tokens": tokens, "shape": shape, "grad": grad}
+            if grad:
+                note_forward()
             if grad and recorder.evaluating:
                 forwards.note_grad_in_eval()
             if grad and forwards.watches_padding:
@@ -113,17 +122,32 @@ def install(recorder: Recorder) -> Forwards:
             recorder.mark("fwd-", extra)
 
     forwards.call = torch.nn.Module.__call__ = in_place_of(forwards.original, call)  # type: ignore[method-assign]
-    _watch_mode_switches(recorder, roots)
+    _watch_mode_switches(recorder, forwards)
     return forwards
 
 
-def _watch_mode_switches(recorder: Recorder, roots: WeakSet[torch.nn.Module]) -> None:
+def _watch_mode_switches(recorder: Recorder, forwards: Forwards) -> None:
+    """Validation begins when the last of the roots stops to train: one network of a GAN in eval mode, or a frozen
+    backbone, is none."""
     original = torch.nn.Module.train
+    roots = forwards.roots
+    depth = 0  # a module puts those inside it into the same mode
 
     def train(self: torch.nn.Module, mode: bool = True) -> Any:
-        if not is_compiling() and recorder.here() and self in roots and self.training != mode:
-            recorder.evaluating = not mode
-            recorder.mark("train" if mode else "eval")
-        return original(self, mode)
+        if is_compiling() or not recorder.here():
+            return original(self, mode)
+        nonlocal depth
+        if depth == 0 and not mode and self.training and self not in roots:
+            forwards.watch_again(self)
+        switches = self in roots and self.training != mode
+        depth += 1
+        try:
+            result = original(self, mode)
+        finally:
+            depth -= 1
+        if switches and recorder.evaluating == any(root.training for root in roots):
+            recorder.evaluating = not recorder.evaluating
+            recorder.mark("eval" if recorder.evaluating else "train")
+        return result
 
     torch.nn.Module.train = in_place_of(original, train)  # type: ignore[method-assign]
