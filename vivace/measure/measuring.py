@@ -243,6 +243,6 @@ def _why_nothing(request: Request, outcome: Outcome, seen: _Seen, reason: str | 
         )
     return (
         f"nothing measured: torch was imported, but no optimizer stepped ({ended})",
-        "vivace finds the steps by torch.optim optimizers (or a GradScaler); updates by hand, and optimizers that step in "
-        "backward hooks, are not seen",
+        "vivace finds the steps by torch.optim optimizers (or a GradScaler); updates by hand, and optimizers that step "
+        "in backward hooks, are not seen",
     )
