@@ -29,7 +29,7 @@ class ChannelsLast(Change):
     def model(self, root: torch.nn.Module) -> None:
         if not any(isinstance(module, torch.nn.Conv2d) for module in root.modules()):
             raise NotApplicable(f"{type(root).__name__} has no 2-D convolution")
-        root.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        root._apply(_reordered)  # not root.to: that one fails where there are 3-D convolutions, too
         self.changed.add(root)
         self.applied(f"weights and inputs of {type(root).__name__}")
 
