@@ -189,7 +189,11 @@ def _catch_backward(parts: Parts, changes: Sequence[Change]) -> None:
         for change in changes:
             changed = parts.attempt(change, change.loss, tensors)
             tensors = tensors if changed is None else changed
-        return original(tensors, *args, **kwargs)
+        try:
+            return original(tensors, *args, **kwargs)
+        finally:
+            for change in changes:
+                change.after_backward()
 
     torch.autograd.backward = in_place_of(original, backward)
 
