@@ -95,6 +95,13 @@ print(json.dumps([*model.strides, model.flat.weight.stride(), model.deep.weight.
     assert done.printed == [[192, 1, 24, 3], [768, 256, 64, 8, 1], [27, 1, 9, 3], [81, 27, 9, 3, 1]]
 
 
+def test_a_model_whose_sizes_are_not_known_yet_is_left_alone(tmp_path: Path):
+    lazy = "nn.Sequential(nn.Conv2d(3, 4, 3), nn.LazyConv2d(4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())"
+    done = run_with(SCRIPT.replace("KIND", lazy), ["channels_last"], tmp_path)
+    assert done.told == {"channels_last": "Sequential has layers that get their sizes with the first batch"}
+    assert not done.printed["channels_last"]
+
+
 def test_a_model_without_convolutions_is_left_alone(tmp_path: Path):
     done = run_with(
         SCRIPT.replace("KIND", "nn.Sequential(nn.Flatten(), nn.Linear(3072, 2))"), ["channels_last"], tmp_path
