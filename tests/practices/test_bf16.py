@@ -126,6 +126,23 @@ def test_a_script_with_its_own_autocast_is_left_alone(tmp_path: Path):
     assert done.printed["inside"] == "torch.float16"
 
 
+@pytest.mark.parametrize("name", ["bf16", "fp16"])
+def test_a_model_in_float64_is_left_alone(name: str, tmp_path: Path):
+    script = SCRIPT.replace("AUTOCAST", "contextlib.nullcontext()")
+    done = run_with(script.replace("torch.manual_seed(0)", "torch.set_default_dtype(torch.float64)"), [name], tmp_path)
+    assert done.told == {name: "Net has no fp32 weights"}
+    assert done.printed["inside"] == done.printed["output"] == "torch.float64"
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp16"])
+def test_a_frozen_helper_without_fp32_weights_does_not_keep_it_from_the_model(name: str, tmp_path: Path):
+    script = SCRIPT.replace("AUTOCAST", "contextlib.nullcontext()")
+    helper = "helper = Net().double().requires_grad_(False)\nhelped = helper(torch.ones(2, 4).double())['y']\n"
+    done = run_with(script.replace("for _ in", helper + "for _ in"), [name], tmp_path)
+    assert done.told[name].endswith("autocast around Net")
+    assert done.printed["output"] == "torch.float32"
+
+
 def test_a_model_that_returns_its_loss_keeps_its_logits_as_they_are(tmp_path: Path):
     """Casting them back would cost gigabytes of traffic that nobody asked for; in evaluation they are cast."""
     script = """

@@ -72,6 +72,36 @@ def test_strides_change_and_shapes_stay(tmp_path: Path):
     }
 
 
+def test_beside_a_3d_convolution_only_what_has_four_dimensions_changes(tmp_path: Path):
+    script = """
+import json, torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.flat, self.deep = nn.Conv2d(3, 4, 3), nn.Conv3d(3, 4, 3)
+    def forward(self, image, video):
+        self.strides = image.stride(), video.stride()
+        return self.flat(image).mean() + self.deep(video).mean()
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    model(torch.ones(2, 3, 8, 8), torch.ones(2, 3, 4, 8, 8)).backward()
+    optimizer.step()
+print(json.dumps([*model.strides, model.flat.weight.stride(), model.deep.weight.stride()]))
+"""
+    done = run_with(script, ["channels_last"], tmp_path)
+    assert done.told == {"channels_last": "applied: weights and inputs of Net"}
+    assert done.printed == [[192, 1, 24, 3], [768, 256, 64, 8, 1], [27, 1, 9, 3], [81, 27, 9, 3, 1]]
+
+
+def test_a_model_whose_sizes_are_not_known_yet_is_left_alone(tmp_path: Path):
+    lazy = "nn.Sequential(nn.Conv2d(3, 4, 3), nn.LazyConv2d(4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())"
+    done = run_with(SCRIPT.replace("KIND", lazy), ["channels_last"], tmp_path)
+    assert done.told == {"channels_last": "Sequential has layers that get their sizes with the first batch"}
+    assert not done.printed["channels_last"]
+
+
 def test_a_model_without_convolutions_is_left_alone(tmp_path: Path):
     done = run_with(
         SCRIPT.replace("KIND", "nn.Sequential(nn.Flatten(), nn.Linear(3072, 2))"), ["channels_last"], tmp_path

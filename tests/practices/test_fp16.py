@@ -103,6 +103,79 @@ def test_a_step_that_overflows_is_left_out_and_the_scale_halves(tmp_path: Path):
     assert done.printed["scales"] == [32768.0]
 
 
+SPARSE = """
+import gc, json, torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Embedding(100, 8, sparse=True), nn.Flatten(), nn.Linear(32, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+moved = []
+for step in range(4):
+    optimizer.zero_grad()
+    before = model[0].weight.detach().clone()
+    loss = model(torch.arange(32).view(8, 4)).square().mean()
+    (loss * (1e36 if step == 1 else 1.0)).backward()
+    sparse = model[0].weight.grad.is_sparse
+    optimizer.step()
+    moved.append(not torch.equal(before, model[0].weight))
+print(json.dumps({"moved": moved, "sparse": sparse, "weight": model[0].weight[0].tolist()}))
+"""
+
+
+def test_sparse_gradients_are_true_and_looked_through_for_overflows(tmp_path: Path):
+    done = run_with(SPARSE, ["fp16"], tmp_path / "fp16")
+    plain = run_with(SPARSE.replace("step == 1", "False"), [], tmp_path / "plain").printed
+    assert done.told == {"fp16": "applied: float16 autocast around Sequential"}
+    assert done.printed["sparse"]
+    assert done.printed["moved"] == [True, False, True, True]
+    assert done.printed["weight"] == pytest.approx(plain["weight"], abs=0.02)  # one step less
+
+
+FAILING = """
+import json, torch
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+class Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+    @staticmethod
+    def backward(context, gradient):
+        raise RuntimeError("out of memory, say")
+def slope():
+    return torch.autograd.grad(model(torch.ones(4, 8)).mean(), model.weight)[0][0].tolist()
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).mean().backward()
+    optimizer.step()
+before = slope()
+try:
+    Failing.apply(model(torch.ones(4, 8))).mean().backward()
+except RuntimeError as error:
+    print(error)
+print(json.dumps([before, slope()]))
+"""
+
+
+def test_gradients_after_a_backward_that_failed_are_true(tmp_path: Path):
+    done = run_with(FAILING, ["fp16"], tmp_path)
+    assert done.told == {"fp16": "applied: float16 autocast around Linear"}
+    assert done.stdout.startswith("out of memory, say")
+    assert done.printed == [[1.0] * 8, [1.0] * 8]
+
+
+def test_a_gradient_without_elements_is_finite():
+    import torch
+
+    from vivace.practices.fp16 import _all_finite
+
+    words = torch.nn.Embedding(5, 2, sparse=True)
+    words(torch.empty(0, dtype=torch.long)).sum().backward()
+    assert words.weight.grad is not None
+    assert _all_finite([words.weight.grad, torch.ones(2)])
+
+
 def test_the_scale_doubles_after_two_thousand_good_steps():
     import torch
 

@@ -68,6 +68,46 @@ def test_the_optimizer_is_fused_and_does_the_same(make: str, tmp_path: Path):
         assert row == pytest.approx(plain_row, rel=1e-5)
 
 
+SPARSE = """
+import json, torch
+from torch import nn
+torch.manual_seed(0)
+words, head = nn.Embedding(9, 4, sparse=True), nn.Linear(4, 1)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = words, head
+    def forward(self, x):
+        return self.head(self.words(x))
+model = Net()
+optimizers = MAKE
+for step in range(3):
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    model(torch.arange(5)).sum().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+print(json.dumps({"fused": [o.param_groups[0].get("fused") for o in optimizers], "weight": words.weight.tolist()}))
+"""
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adagrad"])
+def test_an_optimizer_of_sparse_gradients_steps_as_the_script_made_it(kind: str, tmp_path: Path):
+    script = SPARSE.replace("MAKE", f"[torch.optim.{kind}(model.parameters(), lr=0.1)]")
+    plain = run_with(script, [], tmp_path / "plain").printed
+    done = run_with(script, ["fused_optimizer"], tmp_path / "fused")
+    assert done.told == {"fused_optimizer": f"gradients are sparse, which a fused {kind} does not take"}
+    assert done.printed == plain
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_beside_it_an_optimizer_of_dense_gradients_is_fused(order: int, tmp_path: Path):
+    make = f"[torch.optim.SGD(words.parameters(), 0.1), torch.optim.AdamW(head.parameters())][::{order}]"
+    done = run_with(SPARSE.replace("MAKE", make), ["fused_optimizer"], tmp_path)
+    assert done.printed["fused"] == [None, True][::order]
+    assert done.told["fused_optimizer"].startswith("applied: ")
+
+
 def test_a_script_that_chose_keeps_its_choice(tmp_path: Path):
     make = "torch.optim.SGD(model.parameters(), 0.1, foreach=False)"
     done = run_with(SCRIPT.replace("MAKE", make), ["fused_optimizer"], tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,14 @@ class Side:
 
     def __init__(self) -> None:
         self.sent: list[int] = []
+        self.alive: weakref.WeakSet[torch.Tensor] = weakref.WeakSet()  # of the copies
         self.handed_over = 0
 
     def send(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
         self.sent.append(int(tensor.flatten()[0]))
-        return tensor.clone(), "whole"
+        copy = tensor.clone()
+        self.alive.add(copy)
+        return copy, "whole"
 
     def hand_over(self, copy: torch.Tensor, whole: Any) -> None:
         assert whole == "whole"
@@ -147,8 +151,23 @@ def test_copies_that_nobody_asks_for_are_given_up(change: GpuPrefetch):
     for step, batch in enumerate(change.iterator(TwoWorkers(), iter([number(n) for n in range(6)]))):
         if step < 2:
             copied(change, batch)
+        assert len(change.side.alive) <= 2  # of this batch and the next
+
     gc.collect()
-    assert len(change.sent) <= 1
+    assert len(change.side.alive) == 0
+
+
+def test_an_epoch_that_is_left_early_leaves_no_copy_behind(change: GpuPrefetch):
+    loader, left = TwoWorkers(), []
+    for _ in range(4):
+        for step, batch in enumerate(change.iterator(loader, iter([number(n) for n in range(6)]))):
+            copied(change, batch)
+            if step == 2:
+                break
+        gc.collect()
+        left.append(len(change.side.alive))
+    assert change.side.handed_over > 0
+    assert left == [0] * 4
 
 
 def test_a_loader_that_is_gone_while_its_iterator_is_in_use_is_still_known(change: GpuPrefetch):

@@ -67,8 +67,9 @@ def test_of_several_loaders_the_one_that_is_waited_for_is_named():
     assert found.evidence["num_workers"] == 0
 
 
-def test_an_iterable_dataset_is_found_but_left_to_the_user():
-    found = find(waiting(loader(iterable=True, batch_size=None)))
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_iterable_dataset_is_found_but_left_to_the_user(workers: int):
+    found = find(waiting(loader(iterable=True, batch_size=None, num_workers=workers)))
     assert found is not None
     assert found.why_not == "the dataset is iterable: it must share the work between workers itself"
 
@@ -185,9 +186,11 @@ def test_a_slow_dataset_is_found_in_a_real_run_at_its_line(vivace: Callable, tmp
     assert found.exposed_ms > 40  # four samples of 10 ms each
 
 
-def test_an_iterable_dataset_is_left_alone(tmp_path: Path):
-    done = run_with(SCRIPT.replace("KIND", "Stream"), ["workers=2"], tmp_path)
-    assert done.printed["workers"] == 0
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_iterable_dataset_is_left_alone(workers: int, tmp_path: Path):
+    script = SCRIPT.replace("KIND(), 2", f"Stream(), 2, num_workers={workers}")
+    done = run_with(script, ["workers=2"], tmp_path)
+    assert done.printed["workers"] == workers
     assert len(done.printed["epochs"][0]["samples"]) == 8  # not sixteen: every worker would yield all of it
     assert done.printed["small"] == 2
     assert done.told == {"workers=2": "applied: 2 workers, kept between epochs"}

@@ -42,6 +42,10 @@ class Autocast(Change):
         self.around_this_call = False
         if torch.is_autocast_enabled(device):
             raise NotApplicable("the script already runs this model under autocast")
+        if all(p.dtype is not torch.float32 for p in root.parameters()):
+            if any(p.requires_grad for p in root.parameters()):
+                raise NotApplicable(f"{type(root).__name__} has no fp32 weights")
+            return None  # a frozen model beside the one that is trained
         self.around_this_call = True
         self.applied(f"{str(self.dtype).removeprefix('torch.')} autocast around {type(root).__name__}")
         return torch.autocast(device, dtype=self.dtype)

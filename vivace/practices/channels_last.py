@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
@@ -29,7 +30,9 @@ class ChannelsLast(Change):
     def model(self, root: torch.nn.Module) -> None:
         if not any(isinstance(module, torch.nn.Conv2d) for module in root.modules()):
             raise NotApplicable(f"{type(root).__name__} has no 2-D convolution")
-        root.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if any(is_lazy(tensor) for tensor in (*root.parameters(), *root.buffers())):
+            raise NotApplicable(f"{type(root).__name__} has layers that get their sizes with the first batch")
+        root._apply(_reordered)  # not root.to: that one fails where there are 3-D convolutions, too
         self.changed.add(root)
         self.applied(f"weights and inputs of {type(root).__name__}")
 

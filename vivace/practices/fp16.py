@@ -81,6 +81,10 @@ class Fp16(Autocast):
     def _backward_ends(self) -> None:
         self.in_scaled_backward = False
 
+    def after_backward(self) -> None:
+        """Also after one that raised, whose end the engine does not tell."""
+        self._backward_ends()
+
     def _unscale_gradients_of(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.requires_grad and tensor not in self.hooked:
             self.hooked[tensor] = True
@@ -111,7 +115,9 @@ class Fp16(Autocast):
 
 def _all_finite(gradients: list[torch.Tensor]) -> bool:
     """Waits for the GPU once, as GradScaler.step does."""
-    return bool(torch.nn.utils.get_total_norm(gradients, norm_type=float("inf")).isfinite())
+    dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+    filled = [g for g in dense if g.numel()]  # of none there is no largest element
+    return bool(torch.nn.utils.get_total_norm(filled, norm_type=float("inf")).isfinite())
 
 
 def _watch_for_a_scaler(change: Fp16) -> None:

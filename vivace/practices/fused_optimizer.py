@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
@@ -22,6 +23,9 @@ class FusedOptimizer(Change):
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         self.known: WeakSet[torch.optim.Optimizer] = WeakSet()
+        self.fused: WeakSet[torch.optim.Optimizer] = WeakSet()  # those of them that step so
+        self.asked = False  # some optimizer was made with fused=True
+        self.sparse: Any = WeakIdKeyDictionary()  # weights of layers with sparse gradients
 
     def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
         if "fused" not in arguments:
@@ -33,17 +37,44 @@ class FusedOptimizer(Change):
         tensors = list(tensors_to_optimize(arguments["params"]))
         if not tensors or not all(t.is_floating_point() and t.device.type in ("cuda", "cpu") for t in tensors):
             raise NotApplicable("parameters are not plain floating-point tensors on a GPU or CPU")
-        arguments["fused"] = True
+        arguments["fused"] = self.asked = True
         self.applied(f"{kind.__name__}(fused=True)")
 
+    def model(self, root: torch.nn.Module) -> None:
+        for module in root.modules():
+            if isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) and module.sparse:
+                self.sparse[module.weight] = True
+
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """A checkpoint of the unchanged script says fused=None and keeps step counters on the host: put both right."""
-        if self.done is None or optimizer in self.known or not isinstance(optimizer, _FUSED):
+        """A checkpoint of the unchanged script says fused=None and keeps step counters on the host: put both right.
+
+        Only now is it known which gradients are sparse: no fused optimizer takes those.
+        """
+        if not self.asked or optimizer in self.known or not isinstance(optimizer, _FUSED):
             return
         self.known.add(optimizer)
+        if self._gets_sparse_gradients(optimizer):
+            self._take_back(optimizer)
         optimizer.register_load_state_dict_post_hook(_fuse_again)
         if optimizer.state:  # loaded before the first step
             _fuse_again(optimizer)
+        if any(group.get("fused") for group in optimizer.param_groups):
+            self.fused.add(optimizer)
+            self.applied(f"{type(optimizer).__name__}(fused=True)")
+
+    def _gets_sparse_gradients(self, optimizer: torch.optim.Optimizer) -> bool:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        return any(p in self.sparse or (p.grad is not None and p.grad.is_sparse) for p in parameters)
+
+    def _take_back(self, optimizer: torch.optim.Optimizer) -> None:
+        for group in optimizer.param_groups:
+            group["fused"] = None if group.get("fused") else group.get("fused")
+        for state in optimizer.state.values():  # Adagrad makes it with the optimizer
+            if isinstance(state.get("step"), torch.Tensor):
+                state["step"] = state["step"].cpu()
+        if not self.fused:
+            self.done = None
+        raise NotApplicable(f"gradients are sparse, which a fused {type(optimizer).__name__} does not take")
 
 
 _FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)

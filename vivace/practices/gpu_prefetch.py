@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,15 +49,6 @@ class _Sent:
     whole: Any
 
 
-@dataclass(eq=False)
-class _Ahead:
-    """What is known of one loader: which tensors of its batches the script copies, by their number in the nesting."""
-
-    asked: set[int] = field(default_factory=set)
-    numbers: dict[int, int] = field(default_factory=dict)  # id of a tensor of the batch in use → its number
-    in_use: list[torch.Tensor] = field(default_factory=list)  # keeps those ids from being given to others
-
-
 class GpuPrefetch(Change):
     """The script gets its batches as ever, on the host. Its own ``.to(device)`` then finds the copy already made.
 
@@ -67,9 +58,9 @@ class GpuPrefetch(Change):
 
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
-        self.of_loader: weakref.WeakKeyDictionary[Any, _Ahead] = weakref.WeakKeyDictionary()
-        self.active: weakref.WeakSet[_Ahead] = weakref.WeakSet()  # a loader may be gone while its iterator is in use
-        self.sent: dict[int, _Sent] = {}  # by id of the host's tensor
+        # Of each loader, which tensors of its batches the script copies, by their number in the nesting.
+        self.asked: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+        self.readers: weakref.WeakSet[_Reader] = weakref.WeakSet()  # gone with the script's iterators
         self.side: Any = None  # known with the model's device
 
     def loader(self, arguments: dict[str, Any]) -> None:
@@ -80,9 +71,9 @@ class GpuPrefetch(Change):
         _check_gpu()
         if loader.num_workers == 0:
             raise NotApplicable("the loader has no workers: a batch fetched ahead would be made in the loop, too early")
-        ahead = self.of_loader.setdefault(loader, _Ahead())
-        self.active.add(ahead)
-        return Batches(iterator, _Reader(self, ahead).take)
+        reader = _Reader(self, self.asked.setdefault(loader, set()))
+        self.readers.add(reader)
+        return Batches(iterator, reader.take)
 
     def inputs(self, root: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         if self.side is None and (device := next(root.parameters()).device).type == "cuda":
@@ -90,18 +81,14 @@ class GpuPrefetch(Change):
         return args, kwargs
 
     def arrived(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        for ahead in self.active:
-            if (number := ahead.numbers.get(id(tensor))) is not None:
-                ahead.asked.add(number)
-        sent = self.sent.pop(id(tensor), None)
+        sent = None
+        for reader in self.readers:
+            sent = reader.asked_for(tensor) or sent
         if sent is None or sent.version != tensor._version:  # not sent, or written to since
             return None
         self.side.hand_over(sent.copy, sent.whole)
         self.applied("the next batch is copied on a side stream")
         return sent.copy
-
-    def send(self, tensor: torch.Tensor) -> None:
-        self.sent[id(tensor)] = _Sent(tensor, tensor._version, *self.side.send(tensor))
 
 
 def _check_gpu() -> None:
@@ -110,10 +97,16 @@ def _check_gpu() -> None:
 
 
 class _Reader:
-    """One epoch: holds one batch back, whose tensors are already on their way."""
+    """One epoch: holds one batch back, whose tensors are already on their way.
 
-    def __init__(self, change: GpuPrefetch, ahead: _Ahead) -> None:
-        self.change, self.ahead = change, ahead
+    All that is held is held here, so that an epoch that the script leaves early takes it along.
+    """
+
+    def __init__(self, change: GpuPrefetch, asked: set[int]) -> None:
+        self.change, self.asked = change, asked
+        self.numbers: dict[int, int] = {}  # id of a tensor of the batch in use → its number
+        self.in_use: list[torch.Tensor] = []  # keeps those ids from being given to others
+        self.sent: dict[int, _Sent] = {}  # by id of the host's tensor
         self.held: list[Any] = []  # at most one batch
         self.end: Exception | None = None  # what the fetch ahead ended with: told when its turn comes
 
@@ -121,11 +114,17 @@ class _Reader:
         self._give_up_what_nobody_asked_for()
         batch = self.held.pop() if self.held else self._fetch(iterator)
         tensors = host_tensors(batch)
-        self.ahead.numbers = {id(tensor): number for number, tensor in enumerate(tensors)}
-        self.ahead.in_use = tensors
-        if self.change.side is not None and self.ahead.asked:
+        self.numbers = {id(tensor): number for number, tensor in enumerate(tensors)}
+        self.in_use = tensors
+        if self.change.side is not None and self.asked:
             self._fetch_ahead(iterator)
         return batch
+
+    def asked_for(self, tensor: torch.Tensor) -> _Sent | None:
+        """The script copies this tensor: what was sent of it, if it is of this reader's batch."""
+        if (number := self.numbers.get(id(tensor))) is not None:
+            self.asked.add(number)
+        return self.sent.pop(id(tensor), None)
 
     def _fetch(self, iterator: Any) -> Any:
         if self.end is not None:
@@ -140,13 +139,13 @@ class _Reader:
             return
         self.held.append(batch)
         for number, tensor in enumerate(host_tensors(batch)):
-            if number in self.ahead.asked:
-                self.change.send(tensor)
+            if number in self.asked:
+                self.sent[id(tensor)] = _Sent(tensor, tensor._version, *self.change.side.send(tensor))
 
     def _give_up_what_nobody_asked_for(self) -> None:
-        for tensor in self.ahead.in_use:
-            self.change.sent.pop(id(tensor), None)
-        self.ahead.in_use = []
+        for tensor in self.in_use:
+            self.sent.pop(id(tensor), None)
+        self.in_use, self.numbers = [], {}
 
 
 def find(m: Measurement) -> Found | None:

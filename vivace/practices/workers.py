@@ -35,7 +35,7 @@ class Workers(Change):
 
     def loader(self, arguments: dict[str, Any]) -> None:
         wanted = int(self.argument) if self.argument else min(_MOST, usable_cores())
-        if isinstance(arguments["dataset"], IterableDataset) and arguments["num_workers"] == 0:
+        if isinstance(arguments["dataset"], IterableDataset):
             raise NotApplicable(
                 "the dataset is iterable: workers would each yield all of it, unless it shares the work"
             )
@@ -62,7 +62,6 @@ def find(m: Measurement) -> Found | None:
     wanted = min(_MOST, cores)
     if loader.num_workers >= wanted:
         return _not_enough_cores(waits, loader, cores)
-    iterable = loader.iterable and loader.num_workers == 0
     return Found(
         exposed_ms=waits,
         evidence={"loader_wait_ms": round(waits, 3), "num_workers": loader.num_workers, "usable_cores": cores},
@@ -70,7 +69,7 @@ def find(m: Measurement) -> Found | None:
         where=spot(loader),
         setting=f"workers={wanted}",
         by_hand=lines(str(wanted)),
-        why_not="the dataset is iterable: it must share the work between workers itself" if iterable else None,
+        why_not="the dataset is iterable: it must share the work between workers itself" if loader.iterable else None,
         also_try=tuple(f"workers={n}" for n in (wanted // 2, 2 * wanted) if 0 < n <= _MOST and n != loader.num_workers),
     )
 

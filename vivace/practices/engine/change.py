@@ -76,6 +76,9 @@ class Change:
         """The scalar that a backward starts from."""
         return loss
 
+    def after_backward(self) -> None:
+        """Right after a backward whose loss was seen, also after one that raised."""
+
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Right before an optimizer steps."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -75,16 +75,46 @@ class Parts:
 
     def set_flags(self) -> None:
         for change in self.touching("flags"):
-            self.attempt(change, change.flags)
+            self.attempt_before_use(change, change.flags)
 
     def attempt(self, change: Change, function: Any, *args: Any) -> Any:
         """Let a change do its work; a refusal is noted and the part stays as it is."""
         try:
             return function(*args)
         except NotApplicable as reason:
-            change.refused = change.refused or str(reason)
-            self.on_refusal(change)
+            self._refuse(change, str(reason))
             return None
+
+    def attempt_before_use(
+        self, change: Change, function: Any, *args: Any, untouched: Callable[[], bool] = lambda: True
+    ) -> None:
+        """As ``attempt``, for a part that no code of the script has used yet: any error is the practice's own.
+
+        It is a refusal then and the training goes on without; but not with a part that is changed by half.
+        """
+        done = change.done
+        try:
+            self.attempt(change, function, *args)
+        except Exception as error:
+            if not untouched():
+                raise
+            change.done = done
+            self._refuse(change, f"could not be applied: {_in_a_line(error)}")
+
+    def change_arguments(self, change: Change, function: Any, arguments: dict[str, Any], *more: Any) -> None:
+        """``function`` changes a constructor's arguments in place; an error of its own leaves them as they were."""
+        before = dict(arguments)
+
+        def put_back() -> bool:
+            arguments.clear()
+            arguments.update(before)
+            return True
+
+        self.attempt_before_use(change, function, *more, arguments, untouched=put_back)
+
+    def _refuse(self, change: Change, reason: str) -> None:
+        change.refused = change.refused or reason
+        self.on_refusal(change)
 
     def prepare(self, root: torch.nn.Module) -> None:
         """A root is about to be wrapped or called for the first time."""
@@ -96,7 +126,11 @@ class Parts:
             self.met.add(root.module)
             return
         for change in self.touching("model"):
-            self.attempt(change, change.model, root)
+            self._change_model(change, root)
+
+    def _change_model(self, change: Change, root: torch.nn.Module) -> None:
+        before = _looks(root)
+        self.attempt_before_use(change, change.model, root, untouched=lambda: _looks(root) == before)
 
 
 def _catch_arguments(parts: Parts, kind: Any, changes: Sequence[Change], part: str) -> None:
@@ -110,7 +144,7 @@ def _catch_arguments(parts: Parts, kind: Any, changes: Sequence[Change], part: s
         bound.apply_defaults()
         arguments = {name: value for name, value in bound.arguments.items() if name not in ("self", "kwargs")}
         for change in changes:
-            parts.attempt(change, getattr(change, part), arguments)
+            parts.change_arguments(change, getattr(change, part), arguments)
         return original(self, **arguments, **bound.arguments.get("kwargs", {}))
 
     kind.__init__ = in_place_of(original, init)
@@ -129,7 +163,7 @@ def _catch_optimizer(parts: Parts, kind: type, changes: Sequence[Change]) -> Non
         if not isinstance(arguments["params"], torch.Tensor):
             arguments["params"] = list(arguments["params"])  # a generator can be looked through only once
         for change in changes:
-            parts.attempt(change, change.optimizer, kind, arguments)
+            parts.change_arguments(change, change.optimizer, arguments, kind)
         self._vivace_changed = True  # Adam's constructor runs inside AdamW's
         try:
             return original(self, **arguments)
@@ -189,7 +223,11 @@ def _catch_backward(parts: Parts, changes: Sequence[Change]) -> None:
         for change in changes:
             changed = parts.attempt(change, change.loss, tensors)
             tensors = tensors if changed is None else changed
-        return original(tensors, *args, **kwargs)
+        try:
+            return original(tensors, *args, **kwargs)
+        finally:
+            for change in changes:
+                change.after_backward()
 
     torch.autograd.backward = in_place_of(original, backward)
 
@@ -253,6 +291,25 @@ def _prepare_before_wrapping(parts: Parts, kind: Any) -> None:
         original(self, module, *args, **kwargs)
 
     kind.__init__ = in_place_of(original, init)
+
+
+def _looks(root: torch.nn.Module) -> list[Any]:
+    """What a practice may change in a model: its modules and what they hold, the types and strides of its tensors."""
+    modules = [(id(module), type(module), len(vars(module))) for module in root.modules()]
+    return modules + [(id(t), t.dtype, _strides(t)) for t in (*root.parameters(), *root.buffers())]
+
+
+def _strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """None of a sparse one, or of one whose size is not known yet."""
+    try:
+        return tensor.stride()
+    except Exception:
+        return None
+
+
+def _in_a_line(error: Exception) -> str:
+    first, *_ = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _in_backward() -> bool:

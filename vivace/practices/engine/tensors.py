@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,16 +13,19 @@ __all__ = ["map_tensors", "tensors_to_optimize"]
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The same nesting with every tensor replaced; what has none is returned as it is, as the same object."""
+    """The same nesting with every tensor replaced; what has none is returned as it is, as the same object.
+
+    What is given is the script's, and never written to. What cannot be copied is returned as it is, too.
+    """
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, Mapping):
         return _map_mapping(value, function)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(item, function) for item in value))
-    if type(value) in (list, tuple):
+    if type(value) in (list, tuple) or (isinstance(value, tuple) and hasattr(value, "_make")):  # a namedtuple
         mapped = [map_tensors(item, function) for item in value]
-        return value if all(a is b for a, b in zip(mapped, value, strict=True)) else type(value)(mapped)
+        if all(a is b for a, b in zip(mapped, value, strict=True)):
+            return value
+        return value._make(mapped) if hasattr(value, "_make") else type(value)(mapped)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _map_dataclass(value, function)
     return value
@@ -37,21 +41,45 @@ def tensors_to_optimize(params: Any) -> Iterator[torch.Tensor]:
 
 
 def _map_mapping(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """A transformers ModelOutput is a dict and a dataclass: it is changed in place, key by key."""
     changed = {k: m for k, item in value.items() if (m := map_tensors(item, function)) is not item}
     if not changed:
         return value
-    if type(value) is dict:
-        return {**value, **changed}
-    for key, item in changed.items():
-        value[key] = item
-    return value
+    return {**value, **changed} if type(value) is dict else _copy_of_mapping(value, changed)
+
+
+def _copy_of_mapping(value: Any, changed: dict[Any, Any]) -> Any:
+    """Key by key, for the type stays: a transformers ModelOutput is a dict and a dataclass.
+
+    A type of the script's own may share its store with its copy: then the script's items are put back.
+    """
+    before = {key: value[key] for key in changed}
+    try:
+        copied = copy.copy(value)
+        for key, item in changed.items():
+            copied[key] = item
+    except Exception:
+        copied = value
+    for key, item in before.items():
+        if value[key] is not item:
+            value[key] = item
+            copied = value
+    return copied
 
 
 def _map_dataclass(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Field by field on a copy: to construct another would compute again what ``__post_init__`` computes."""
     changed = {}
     for field in dataclasses.fields(value):
-        item = getattr(value, field.name)
+        item = getattr(value, field.name, None)
         if (mapped := map_tensors(item, function)) is not item:
             changed[field.name] = mapped
-    return dataclasses.replace(value, **changed) if changed else value
+    if not changed:
+        return value
+    try:
+        copied = copy.copy(value)
+    except Exception:
+        return value
+    if copied is not value:
+        for name, item in changed.items():
+            object.__setattr__(copied, name, item)  # frozen ones, too
+    return copied
