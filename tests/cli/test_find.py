@@ -131,7 +131,7 @@ def test_a_loader_that_is_no_limit_ends_the_search_at_once(vivace: Callable):
 
 
 def test_workers_are_tried_and_one_that_ran_is_chosen(vivace: Callable):
-    done = vivace("find", "loader", "--steps", "5", "--json", "--", *LOADING, "--load-s", "0.02")
+    done = vivace("find", "loader", "--steps", "5", "--json", "--", *LOADING, "--load-s", "0.01")
     search = done.record
     assert search["limits"] is True
     assert [one["workers"] for one in search["tried"]][:2] == [0, 1]

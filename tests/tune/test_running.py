@@ -43,8 +43,9 @@ def test_strict_makes_it_an_error(vivace):
     assert "workers=2 does not apply" in done.err
 
 
-@pytest.mark.parametrize("words", ["bf16,channels_last,fused_optimizer", "compile"])
-def test_checkpoints_load_with_and_without(vivace, tmp_path: Path, words: str):
+def test_checkpoints_load_with_and_without(vivace, tmp_path: Path):
+    """Each practice that touches a model by itself: tests/practices/test_checkpoints.py."""
+    words = "bf16,channels_last,fused_optimizer"
     with_, without = str(tmp_path / "with.pt"), str(tmp_path / "without.pt")
     assert vivace("run", "--with", words, "--", *PLAIN, "--save", with_).code == 0
     command = [*PLAIN, "--load", with_, "--save", without]
