@@ -29,9 +29,9 @@ system:
 	@sh tests/launch/install_slurm.sh
 	@sh tests/report/install_chromium.sh
 
-# Four workers on two cores: many tests wait for Slurm or for a process to end; worksteal keeps all busy to the end.
+# Three workers on two cores: many tests wait for Slurm or for a process to end; worksteal keeps all busy to the end.
 unit: install system
-	$(BIN)/python -m pytest -n 4 --dist worksteal --durations=25
+	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=25
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
