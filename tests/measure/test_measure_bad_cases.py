@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import SCRIPTS, VIVACE, environment
 
+from vivace.measure import measuring
 from vivace.records.measurement import Measurement
 
 
@@ -219,3 +220,15 @@ def test_words_of_the_command_are_never_run_by_a_shell(vivace: Callable, tmp_pat
     done = vivace("measure", "--", sys.executable, "-c", "import sys; print(sys.argv[1])", word)
     assert word in done.out
     assert not (tmp_path / "hacked").exists()
+
+
+def test_a_full_disk_is_told_and_not_that_nothing_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A disk that is really full needs the right to mount one: here nothing counts as room enough."""
+    (tmp_path / "train.py").write_text("import torch\n")
+    request = measuring.Request((sys.executable, str(tmp_path / "train.py")), output=tmp_path / "runs")
+    without_steps = measuring.measure(request, lambda *_: None, lambda _: None)
+    assert "no optimizer stepped" in (without_steps.message or "")
+    monkeypatch.setattr(measuring, "_SMALLEST_ROOM", 2**70)
+    full = measuring.measure(request, lambda *_: None, lambda _: None)
+    assert "no space is left on the disk" in (full.message or "")
+    assert full.hint == "make room, or --output elsewhere"

@@ -40,7 +40,7 @@ LSTM = {"structure": {"recurrent": (Recurrent(name="LSTM", inputs=1024, hidden=1
 
 
 def test_small_recurrent_layers_on_tensor_cores_are_not_priced():
-    """Measured: an LSTM is no faster in bf16 than in TF32, its products are too small (public_scripts.csv, char_lm)."""
+    """Measured: an LSTM is no faster in bf16 than in TF32, its products are too small: public_scripts_trials.csv."""
     tf32, roles = {"tf32": 10**12}, {"matmul": 90.0}
     assert find(measurement(flops=tf32, recurrent=tf32, roles=roles, **LSTM)) is None
     half = find(measurement(flops=tf32, recurrent={"tf32": 5 * 10**11}, roles=roles, **LSTM))

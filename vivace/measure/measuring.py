@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from vivace.records.measurement import Measurement
 __all__ = ["Measured", "Request", "measure", "read_told"]
 
 RECORD = "measurement.json"
+_SMALLEST_ROOM = 2**20  # bytes: a record takes some hundred thousand
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
             )
     payloads = read_payloads(folder)
     told = read_told(folder)
-    seen = _Seen(torch_imported=any(folder.glob("imported-*")), steps=_steps_in_progress(folder))
+    torch_imported = any(folder.glob("imported-*"))
+    seen = _Seen(torch_imported, steps=_steps_in_progress(folder), disk_full=_is_full(folder))
     _tidy(folder)
     if not any(payload["total_steps"] for payload in payloads):
         message, hint = _why_nothing(request, outcome, seen, payloads[0]["reason"] if payloads else None)
@@ -182,6 +185,7 @@ class _Seen:
 
     torch_imported: bool
     steps: int
+    disk_full: bool
 
 
 def read_told(folder: Path) -> dict[str, str]:
@@ -206,6 +210,12 @@ def _steps_in_progress(folder: Path) -> int:
     return steps
 
 
+def _is_full(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return shutil.disk_usage(folder).free < _SMALLEST_ROOM
+    return False
+
+
 def _tidy(folder: Path) -> None:
     """The payloads and progress files have served; the record, the logs stay."""
     for pattern in (
@@ -225,6 +235,11 @@ def _tidy(folder: Path) -> None:
 def _why_nothing(request: Request, outcome: Outcome, seen: _Seen, reason: str | None) -> tuple[str, str | None]:
     """The most helpful sentence for a run without a payload."""
     ended = f"exit code {outcome.exit_code}"
+    if seen.disk_full:
+        return (
+            f"nothing measured: no space is left on the disk for the record ({ended})",
+            "make room, or --output elsewhere",
+        )
     if seen.steps:
         killed = " The kernel kills a process that takes too much memory." if outcome.exit_code == 137 else ""
         return f"nothing measured: the training was ended after {seen.steps} steps ({ended}).{killed}", None

@@ -24,7 +24,7 @@ def first_of_its_size(steps: Sequence[Step]) -> int | None:
 
     With more sizes than two inputs vary, and every new one is part of the job. So is what is slow again later.
     """
-    sizes = [tuple(forward["shape"] for forward in step.forwards if forward["grad"]) for step in steps]
+    sizes = [step.shapes for step in steps]
     counts = Counter(sizes)
     if len(counts) != 2 or len(steps) < _FEWEST_STEPS or any(None in size for size in counts):
         return None

@@ -93,9 +93,9 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "trajectory": _losses(every) if touch_gpu or not on_gpu else [],
         "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
         "input_shapes": _input_shapes(every or main.steps),
-        "forwards_per_step": _per_step([sum(f["grad"] for f in step.forwards) for step in main.steps]),
+        "forwards_per_step": _per_step([len(step.shapes) for step in main.steps]),
         "one_off_step": first_of_its_size(main.steps),
-        "input_elements": [sum(_elements(f["shape"]) for f in step.forwards if f["grad"]) for step in main.steps],
+        "input_elements": [sum(map(_elements, step.shapes)) for step in main.steps],
         "structure": describe_structure(session),
         "notes": list(dict.fromkeys(session.notes)),  # built twice where FLOPs are counted late
     }  # fmt: skip
@@ -104,8 +104,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
 def _input_shapes(steps: list[Step]) -> int:
     """Different ones that went into the model, or into all models of a step together: a GAN's two networks have one
     shape each, and that is no variation."""
-    by_step = [tuple(f["shape"] for f in step.forwards if f["grad"]) for step in steps]
-    return min(len(set(by_step)), len({shape for shapes in by_step for shape in shapes}))
+    return min(len({step.shapes for step in steps}), len({shape for step in steps for shape in step.shapes}))
 
 
 def _elements(shape: tuple[int, ...] | None) -> int:

@@ -416,8 +416,11 @@ class Session:
         if self.written:
             return
         self.written = True
-        with contextlib.suppress(Exception):  # the training is over or goes on: our record must not be what breaks it
+        try:
             payload.write(self, status, reason, touch_gpu)
+        except Exception as error:  # the training is over or goes on: our record must not be what breaks it
+            with contextlib.suppress(Exception):
+                sys.stderr.write(f"vivace: the record could not be written: {type(error).__name__}: {error}\n")
 
 
 def _profiler_is_on() -> bool:

@@ -51,6 +51,11 @@ class Step:
     skipped: bool = False
 
     @property
+    def shapes(self) -> tuple[Any, ...]:
+        """Of what went into the forwards that need gradients."""
+        return tuple(forward["shape"] for forward in self.forwards if forward["grad"])
+
+    @property
     def total_ms(self) -> float:
         return sum(self.phases_ms.values())
 

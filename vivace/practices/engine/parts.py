@@ -303,7 +303,7 @@ def _strides(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """None of a sparse one, or of one whose size is not known yet."""
     try:
         return tensor.stride()
-    except Exception:
+    except (RuntimeError, ValueError):
         return None
 
 

@@ -151,7 +151,7 @@ def _fill_the_gpu(m: Measurement) -> bool:
     """Whether one step through time of the recurrent layers is a product large enough for all multiprocessors.
 
     Smaller ones take as long in a shorter number type. An LSTM of 2 x 1024 at a batch of 128 ran at 0.85 of its speed
-    with bf16 instead of TF32 on an H200 (benchmarks/results/public_scripts.csv, char_lm): 32 tiles for 132 of them.
+    with bf16 instead of TF32 on an H200 (benchmarks/results/public_scripts_trials.csv): 32 tiles for 132 of them.
     """
     gates = {"LSTM": 4, "GRU": 3}
     sms = m.machine.gpus[0].sm_count if m.machine.gpus and on_gpu(m) else None
