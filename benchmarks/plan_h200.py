@@ -73,6 +73,7 @@ class Family:
     model: str
     seq_len: int = 0
     checkpointing: bool = False
+    padded: bool = True
 
     @property
     def is_image(self) -> bool:
@@ -81,14 +82,16 @@ class Family:
     def transformer(self) -> Transformer:
         found = named_transformer(self.model)
         assert found is not None
-        # Dropout is off and the vocabulary padded, as people train today.
-        return replace(found, seq_len=self.seq_len, dropout=False, vocab=-(-found.vocab // 64) * 64)
+        # Dropout is off and, unless a family says otherwise, the vocabulary padded, as people train today.
+        vocab = -(-found.vocab // 64) * 64 if self.padded else found.vocab
+        return replace(found, seq_len=self.seq_len, dropout=False, vocab=vocab)
 
 
 FAMILIES = (
     Family("resnet50", (64, 256, 512), "bf16-amp", 30, 8, "resnet50"),
     Family("resnet152", (64, 128, 256), "bf16-amp", 20, 8, "resnet152"),
     Family("gpt2-124m", (8, 32, 64), "bf16-amp", 20, 5, "gpt2-124m", 1024),
+    Family("gpt2-124m-unpadded", (8, 32), "bf16-amp", 20, 5, "gpt2-124m", 1024, padded=False),
     Family("gpt-1.3b", (2, 4, 8), "bf16-amp", 12, 4, "gpt-1.3b", 2048),
     Family("llama-3-8b-ckpt", (1, 2, 4), "bf16-pure", 6, 2, "llama-3-8b", 4096, True),
 )

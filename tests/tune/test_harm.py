@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+from pathlib import Path
 
 from practices.evidence import measurement
 
@@ -69,6 +71,34 @@ def test_a_run_that_is_as_far_away_as_another_seeds_is_no_harm_unless_it_ends_hi
     harm = judge(worse, None, exact=False)
     assert harm.verdict == "outside the band"
     assert "end higher" in harm.says
+
+
+def test_a_spike_is_not_where_losses_end():
+    """A ResNet-50 at its full learning rate from the first step on: every run jumps, here and there."""
+    losses = json.loads((Path(__file__).parent / "data" / "unstable_losses.json").read_text())
+    runs = {name: measurement(trajectory=tuple(losses[name])) for name in losses if name != "source"}
+    pair, again = (runs["baseline"], runs["tuned"]), runs["another_seed"]
+    assert judge([pair], None, exact=False, more_baselines=[again]).verdict == "inside the band"
+    twin = (again, runs["another_seed_tuned"])
+    assert judge([pair], None, exact=False, more_pairs=[twin]).verdict == "inside the band"
+    worse = measurement(trajectory=tuple(loss + 2 for loss in losses["tuned"]))
+    assert judge([(pair[0], worse)], None, exact=False, more_baselines=[again]).verdict == "outside the band"
+
+
+def test_a_pair_of_the_search_counts_like_a_round_and_needs_no_norms():
+    unlucky, fine = (run(0, norms={0: 1.0}), run(0, 0.13, norms={0: 1.1})), (run(1), run(1, -0.01))
+    harm = judge([unlucky], None, exact=False, more_pairs=[fine])
+    assert (harm.verdict, harm.rounds, harm.seeds) == ("inside the band", 1, 2)
+    assert harm.norm_moved is not None
+    assert judge([unlucky], None, exact=False, more_baselines=[run(1)]).verdict == "outside the band"
+    assert judge([(run(0), run(0))], (run(0), run(0)), exact=True, more_pairs=[fine]).verdict == "outside the band"
+    no_losses = (measurement(trajectory=()), measurement(trajectory=()))
+    assert judge([(run(0), run(0))], None, exact=True, more_pairs=[no_losses]).verdict == "same losses"
+
+
+def test_same_losses_are_the_same_in_every_round():
+    pairs = [(run(0), run(0)), (run(1), run(1)), (run(2), run(2, 0.01))]
+    assert judge(pairs, None, exact=False).verdict == "inside the band"
 
 
 def test_lower_losses_are_no_harm():

@@ -65,6 +65,7 @@ class Harm(Part):
     norm_size: float | None = None
     steps: int = 0
     rounds: int = 0
+    seeds: int = 0  # pairs of runs with the same seed whose losses were compared: the rounds', and one of the search
     says: str = ""
 
 

@@ -1,10 +1,13 @@
 """Does a tuned job still train the same? Losses and gradient norms against the baseline's own reruns.
 
 Every round has its own seed, shared by its baseline and its tuned run; the search's baselines have one more, so there
-is a band from the first round on. *Moved* is how far the tuned losses lie from the baseline's with the same seed; the
-*band* is how far two baselines with different seeds lie from each other. Training amplifies rounding: after some steps
-a run that only rounds differently lies as far away as another seed's does, and by chance somewhat farther. So it may
-move by half as much again as the band, but its losses must not end up higher than the baselines' own do.
+is a band from the first round on, and where the search ran the same set, one more pair to compare.
+
+*Moved* is how far the tuned losses lie from the baseline's with the same seed; the *band* is how far two baselines with
+different seeds lie from each other. Training amplifies rounding: after some steps a run that only rounds differently
+lies as far away as another seed's does, and by chance somewhat farther. So it may move by half as much again as the
+band, but its losses must not end up higher than the baselines' own do. They end at the median of their second half: a
+spike here or there, of which every unstable training has some, is not where they end.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from vivace.records.proof import Harm
 __all__ = ["judge"]
 
 _CHANCE = 1.5  # two distances between unrelated runs differ by so much easily
+_END_CHANCE = 2.5  # standard errors of a mean: two, as those of a median are a quarter larger
 _NORM_CHANCE = 2.0  # norms are taken at fewer steps, and jump more
 _ROUNDING = 2**-8  # of the losses' size: one unit in the last place of bf16. Nothing finer is asked of anybody
 _NORM_ROUNDING = 0.02  # of the norms' size
@@ -33,12 +37,23 @@ Pair = tuple[Measurement, Measurement]
 Runs = Sequence[Sequence[float]]
 
 
-def judge(pairs: Sequence[Pair], rerun: Pair | None, exact: bool, more_baselines: Sequence[Measurement] = ()) -> Harm:
+def judge(
+    rounds: Sequence[Pair],
+    rerun: Pair | None,
+    exact: bool,
+    more_baselines: Sequence[Measurement] = (),
+    more_pairs: Sequence[Pair] = (),
+) -> Harm:
     """``rerun``: the baseline twice with the same seed, to know whether it repeats itself.
 
     ``exact``: all practices promise the same losses to the bit. Then a baseline that repeats itself must be repeated.
-    ``more_baselines`` have other seeds than the pairs, and widen what the band rests on.
+    ``more_baselines`` have other seeds than the pairs, and widen what the band rests on. ``more_pairs`` are no rounds,
+    and need no gradient norms; their losses count like those of the rounds.
     """
+    pairs = [
+        *rounds,
+        *(pair for pair in more_pairs if all(len(_until_none(m.trajectory)) >= _FEWEST_STEPS for m in pair)),
+    ]
     before = [_until_none(m.trajectory) for m, _ in pairs]
     after = [_until_none(m.trajectory) for _, m in pairs]
     more_baselines = [m for m in more_baselines if _can_be_compared(m)]
@@ -47,10 +62,13 @@ def judge(pairs: Sequence[Pair], rerun: Pair | None, exact: bool, more_baselines
     if steps < _FEWEST_STEPS:
         return Harm(verdict="not comparable", says="the script shows too few losses to compare")
     if any(_is_finite(b) and not _is_finite(t) for b, t in zip(before, after, strict=True)):
-        return Harm(verdict="outside the band", steps=steps, rounds=len(pairs), says="a loss became NaN or infinite")
+        return Harm(
+            verdict="outside the band", steps=steps, rounds=len(rounds), seeds=len(pairs),
+            says="a loss became NaN or infinite",
+        )  # fmt: skip
     before, after, others = ([run[:steps] for run in runs] for runs in (before, after, others))
-    facts = _facts(pairs, before, after, others, more_baselines)
-    if facts["moved"] == 0:
+    facts = _facts(rounds, before, after, others, more_baselines)
+    if before == after:
         return Harm(verdict="same losses", says=f"all {steps} losses are the same, bit for bit", **facts)
     inside, says = _verdict(facts, before, after, others)
     repeats = rerun is not None and _same(*(_until_none(m.trajectory) for m in rerun))
@@ -60,13 +78,13 @@ def judge(pairs: Sequence[Pair], rerun: Pair | None, exact: bool, more_baselines
 
 
 def _facts(
-    pairs: Sequence[Pair], before: Runs, after: Runs, others: Runs, more_baselines: Sequence[Measurement]
+    rounds: Sequence[Pair], before: Runs, after: Runs, others: Runs, more_baselines: Sequence[Measurement]
 ) -> dict[str, Any]:
-    norm_moved, norm_band, norm_size = _norms(pairs, more_baselines)
+    norm_moved, norm_band, norm_size = _norms(rounds, more_baselines)
     return {
         "moved": float(np.median([_distance(b, a) for b, a in zip(before, after, strict=True)])),
         "band": _band([*before, *others]), "norm_moved": norm_moved, "norm_band": norm_band, "norm_size": norm_size,
-        "steps": len(before[0]), "rounds": len(pairs),
+        "steps": len(before[0]), "rounds": len(rounds), "seeds": len(before),
     }  # fmt: skip
 
 
@@ -77,7 +95,7 @@ def _verdict(facts: dict[str, Any], before: Runs, after: Runs, others: Runs) -> 
         return moved <= _TOLERANCE * size, says
     says = f"losses move by {moved:.3g} from the baseline's with the same seed; another seed moves them by {band:.3g}"
     higher, span = _ends_higher(before, after, others)
-    by_chance = 2 * band / math.sqrt(len(after) * (len(after[0]) - len(after[0]) // 2))
+    by_chance = _END_CHANCE * band / math.sqrt(len(after) * (len(after[0]) - len(after[0]) // 2))
     if higher > max(span, by_chance, _ROUNDING * size):
         return False, f"{says}, but they end higher by {higher:.3g} (baselines differ by {span:.3g} there)"
     norm_moved, norm_band = facts["norm_moved"], facts["norm_band"]
@@ -91,9 +109,9 @@ def _verdict(facts: dict[str, Any], before: Runs, after: Runs, others: Runs) -> 
 def _ends_higher(before: Runs, after: Runs, others: Runs) -> tuple[float, float]:
     """How much higher the tuned losses are over the second half of the steps, and how far baselines differ there."""
     half = len(before[0]) // 2
-    ends = [float(np.mean(b[half:])) for b in before]
-    tuned = [float(np.mean(a[half:])) for a in after]
-    all_ends = [*ends, *(float(np.mean(o[half:])) for o in others)]
+    ends = [float(np.median(b[half:])) for b in before]
+    tuned = [float(np.median(a[half:])) for a in after]
+    all_ends = [*ends, *(float(np.median(o[half:])) for o in others)]
     return float(np.mean(tuned) - np.mean(ends)), max(all_ends) - min(all_ends)
 
 
@@ -130,9 +148,9 @@ def _band(runs: Runs) -> float | None:
     return float(np.median(distances)) if distances else None
 
 
-def _norms(pairs: Sequence[Pair], more: Sequence[Measurement]) -> tuple[float | None, float | None, float | None]:
+def _norms(rounds: Sequence[Pair], more: Sequence[Measurement]) -> tuple[float | None, float | None, float | None]:
     """The same two figures for the gradient norms, over the steps where all runs have them; and the norms' size."""
-    series: list[Mapping[int, float]] = [m.gradient_norms for pair in pairs for m in pair]
+    series: list[Mapping[int, float]] = [m.gradient_norms for pair in rounds for m in pair]
     more = [m for m in more if m.gradient_norms]
     series += [m.gradient_norms for m in more]
     common = sorted(set.intersection(*(set(s) for s in series))) if series else []
@@ -143,6 +161,6 @@ def _norms(pairs: Sequence[Pair], more: Sequence[Measurement]) -> tuple[float | 
         return None, None, None
     if np.ptp(rows) <= _ALL_THE_SAME * _size(rows):  # clipped: they say nothing
         return None, None, None
-    moved = float(np.median([_distance(rows[2 * i], rows[2 * i + 1]) for i in range(len(pairs))]))
-    baselines = [*rows[: 2 * len(pairs) : 2], *rows[2 * len(pairs) :]]
+    moved = float(np.median([_distance(rows[2 * i], rows[2 * i + 1]) for i in range(len(rounds))]))
+    baselines = [*rows[: 2 * len(rounds) : 2], *rows[2 * len(rounds) :]]
     return moved, _band(baselines), _size(baselines)

@@ -43,8 +43,10 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     looked_at = {*lasts, *(word for word in verdict.words if word not in found.unproven)}
     of_this_set |= leave_one_out(bench, found, verdict.words, keep_s=found.pair_s, known=looked_at)
     proved = verdict
-    verdict = _without_what_slows(bench, found, verdict, of_this_set, rounds, notes)
+    verdict = _without_what_slows(bench, found, verdict, of_this_set, rounds)
     gains = ablation(bench, found, verdict, lasts, of_this_set if verdict is proved else {}, notes)
+    if slowing := [gain.practice for gain in gains if gain.last is not None and gain.last.high < 1]:
+        notes.append(f"it may be faster still without {', '.join(slowing)}: one run each says so, which proves nothing")
     if not_alone := [g.practice for g in gains if g.practice in found.unproven and g.last is None and g.alone is None]:
         notes.append(f"part of the gain together, not looked at alone for want of time: {', '.join(not_alone)}")
     if unsteady := _unsteady(found, verdict):
@@ -70,7 +72,11 @@ def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: i
     """Leave out what moves the losses, and prove what remains."""
     harmful = _harmful(bench, found, verdict)
     left = tuple(word for word in verdict.words if word not in harmful)
-    if not left or not bench.has_time_for(found.pair_s):
+    if not bench.has_time_for(found.pair_s):
+        needed_s = sum(not is_exact((word,)) for word in verdict.words) * found.again.seconds + found.pair_s
+        notes.append(f"too little time was left to look for what does it; go on with: {_with_more(bench, needed_s)}")
+        return _nothing(found, verdict, notes)
+    if not left:
         return _nothing(found, verdict, notes)
     for word, why in harmful.items():
         found.rejected[word] = Rejected(practice=word, why=why)
@@ -123,9 +129,7 @@ def _other_seeds(found: Search, verdict: Verdict) -> list[Measurement]:
     return [*(before for before, _ in verdict.pairs[1:]), measured(found.again)]
 
 
-def _without_what_slows(
-    bench: Bench, found: Search, verdict: Verdict, lasts: dict[str, Trial], rounds: int, notes: list[str]
-) -> Verdict:
+def _without_what_slows(bench: Bench, found: Search, verdict: Verdict, lasts: dict[str, Trial], rounds: int) -> Verdict:
     """One run may mislead; against all paired runs, a set that is surely faster without a practice loses it."""
     against = {w: compare([(measured(t), after) for _, after in verdict.pairs]) for w, t in lasts.items()}
     slowing = [word for word, last in against.items() if last.high < 1]
@@ -133,7 +137,6 @@ def _without_what_slows(
     if not slowing or not left:
         return verdict
     if not bench.has_time_for(found.pair_s):
-        notes.append(f"it may be faster still without {', '.join(slowing)}: there was no time to prove that")
         return verdict
     second = paired(bench, found, left, rounds, "without-slow")
     if second.harm is None or second.harm.verdict == _OUTSIDE:
@@ -171,9 +174,12 @@ def _how_to_go_on(bench: Bench, found: Search, rounds: int) -> str:
     trial_s = max(found.again.seconds, found.best.seconds)
     to_compile = sum(compiles(word) for word in found.untried)
     needed_s = (len(found.untried) + 2 * rounds) * trial_s + to_compile * max(_COMPILE_S, trial_s)
+    return f"not tried for want of time: {', '.join(found.untried)}; go on with: {_with_more(bench, needed_s)}"
+
+
+def _with_more(bench: Bench, needed_s: float) -> str:
     minutes = math.ceil((bench.used_s + needed_s) / 60)
-    how = f"vivace tune --resume {shlex.quote(str(bench.folder))} --budget {minutes}"
-    return f"not tried for want of time: {', '.join(found.untried)}; go on with: {how}"
+    return f"vivace tune --resume {shlex.quote(str(bench.folder))} --budget {minutes}"
 
 
 def _proof(bench: Bench, found: Search, verdict: Verdict, gains: tuple[Gain, ...], notes: list[str]) -> Proof:
