@@ -74,6 +74,7 @@ class World:
             name=f"{len(self.trials):03d}-{label}",
             command=self.command,
             practices=tuple(words),
+            seed_offset=options.get("seed", 0),
             seconds=self.seconds(words),
             outcome="crash" if crashed else "ok",
             message=self.message,
@@ -321,6 +322,23 @@ def test_where_the_rest_cannot_be_proved_nothing_is_recommended(search_in):
     proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
     assert proof.practices == ()
     assert proof.losses_in_band is False
+    # 50 s were used: two suspects to look at and a pair need 40 more.
+    assert any(note.endswith("go on with: vivace tune --resume runs/train-001 --budget 2") for note in proof.notes)
+
+
+def test_losses_of_the_searchs_own_run_of_the_set_are_compared_too(search_in):
+    world = World({"bf16": 2.0})
+    proof = proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]
+    assert proof.harm is not None
+    assert (proof.harm.rounds, proof.harm.seeds) == (2, 3)
+
+
+def test_what_one_run_says_is_faster_without_is_said(search_in):
+    """Two practices tried together, one of which slows; after the pair there is time for a run without each."""
+    world = World({"channels_last": 2.0, "metric_checks": 0.9}, budget_s=7 * TRIAL_S)
+    proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    assert {gain.practice for gain in proof.practices} == {"channels_last", "metric_checks"}
+    assert any("faster still without metric_checks" in note for note in proof.notes)
 
 
 def test_mfu_is_scaled_from_a_run_with_evidence_in_the_same_arithmetic(search_in):

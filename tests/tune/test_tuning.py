@@ -21,6 +21,8 @@ def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(viva
     assert gain["risk"] == "exact"
     assert proof["speedup"]["low"] > 1.2  # 40 ms of loading hide behind 40 ms of thinking
     assert proof["losses_in_band"] is True
+    harm = proof["harm"]
+    assert harm["seeds"] == harm["rounds"] + 1  # the search ran the set, too
     assert proof["before"]["samples_per_s"] < proof["after"]["samples_per_s"]
     assert f"--with {','.join(g['practice'] for g in proof['practices'])}" in proof["run_with"]
     folder = done.folder
