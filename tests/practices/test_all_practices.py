@@ -30,6 +30,7 @@ def test_a_file_is_a_practice_of_its_name_that_says_why_and_how(practice: Practi
     assert practice.family in get_args(Family)
     for text in (practice.title, practice.why, practice.source, practice.by_hand):
         assert text.strip()
+    assert len(practice.why) > 80
 
 
 @PRACTICES
@@ -219,6 +220,11 @@ def test_words_come_back_in_the_order_of_application_and_parse_again(chosen: lis
     assert parse_words(words) == words
     orders = [get_practice(split_word(word)[0]).order for word in words]
     assert orders == sorted(orders)
+
+
+def test_casts_come_before_checkpointing_and_compile_comes_last():
+    words = parse_words("compile,checkpointing=0.5,fp8,bf16,channels_last,expandable_segments,fused_optimizer")
+    assert words[-5:] == ("channels_last", "bf16", "fp8", "checkpointing=0.5", "compile")
 
 
 def test_an_argument_survives_the_round_trip():

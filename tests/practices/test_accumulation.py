@@ -1,11 +1,12 @@
-"""accumulation and preallocate: advice for a full card, by hand, never where there is room."""
+"""accumulation: advice for a full card, by hand, never where there is room."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 from practices.evidence import measurement
 
-from vivace.practices import accumulation, preallocate
+from vivace.practices import accumulation
 
 FULL = {"allocated_peak_gib": 130.0, "reserved_peak_gib": 138.0}
 
@@ -32,8 +33,6 @@ def test_accumulation_is_not_advised_otherwise(present: dict):
 
 
 def test_the_lines_for_accumulation_give_the_gradient_of_the_whole_batch():
-    import torch
-
     torch.manual_seed(0)
     model, whole = torch.nn.Linear(4, 2), torch.randn(8, 4)
     model(whole).square().mean().backward()
@@ -42,22 +41,3 @@ def test_the_lines_for_accumulation_give_the_gradient_of_the_whole_batch():
     for half in whole.split(4):
         (model(half).square().mean() / 2).backward()
     torch.testing.assert_close(model.weight.grad, expected)
-
-
-def test_preallocation_is_advised_when_shapes_vary_and_the_allocator_starts_again():
-    found = preallocate.find(measurement(memory={"alloc_retries": 40}, input_shapes=20, roles={"matmul": 70.0}))
-    assert found is not None
-    assert found.exposed_ms == pytest.approx(30.0)
-    assert preallocate.PRACTICE.change is None
-
-
-@pytest.mark.parametrize(
-    "present",
-    [
-        {"input_shapes": 20},  # nothing was tried again
-        {"memory": {"alloc_retries": 40}},  # one shape: the first batch is the longest
-        {"input_shapes": 20, "on_gpu": False},
-    ],
-)
-def test_preallocation_is_not_advised_otherwise(present: dict):
-    assert preallocate.find(measurement(**present)) is None
