@@ -32,7 +32,7 @@ def test_over_several_gpus_it_is_priced_by_idle_and_communication():
 def test_around_one_gpu_the_price_is_small():
     found = find(wrapped(1, roles={"matmul": 60.0}))
     assert found is not None
-    assert found.exposed_ms == pytest.approx(2.2)
+    assert found.exposed_ms == pytest.approx(2.52)
     assert found.why_not is None
 
 
@@ -40,7 +40,7 @@ def test_around_one_gpu_the_price_is_small():
     "present",
     [
         {"devices": 4, "name": "DistributedDataParallel", "roles": {"matmul": 50.0}},
-        {"devices": 1, "tensors": 60, "roles": {"matmul": 60.0}},  # 0.13 ms of 100
+        {"devices": 1, "tensors": 60, "roles": {"matmul": 60.0}},  # 0.45 ms of 100
         {"devices": 1, "roles": {"matmul": 100.0}},  # the host is ahead of the GPU anyway
         {"devices": 0, "on_gpu": False},
     ],

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 _SMALLEST_SHARE = 0.01
 # DataParallel looks at every parameter and buffer in each forward, 1.1 µs each where it was timed; a batch norm has as
-# many buffers as parameters.
+# many buffers as parameters. And it scatters: steps of 29 parameters were 230 to 380 µs longer with it
+# (benchmarks/results/planted_defects.csv, R4, three runs); the largest is the bound.
 _US_PER_PARAMETER = 2.2
+_US_PER_FORWARD = 320.0
 
 
 class LookThrough(Change):
@@ -86,14 +88,18 @@ def _over_several(m: Measurement, devices: int, where: tuple[str, int] | None) -
 
 def _over_one(m: Measurement, where: tuple[str, int] | None) -> Found | None:
     tensors = max((optimizer.tensors for optimizer in m.structure.optimizers), default=0)
-    exposed = min(tensors * _US_PER_PARAMETER / 1e3, launch_idle_ms(m))
+    forwards = m.micro_batches or 1.0
+    exposed = min(forwards * (_US_PER_FORWARD + tensors * _US_PER_PARAMETER) / 1e3, launch_idle_ms(m))
     if exposed <= _SMALLEST_SHARE * step_ms(m):
         return None
     return Found(
         exposed_ms=exposed,
         idle_ms=exposed,
         evidence={"devices": 1, "tensors": tensors},
-        says=f"DataParallel around one device only looks at {tensors} tensors again at every step: {exposed:.2f} ms",
+        says=(
+            f"DataParallel around one device only scatters what is there and looks at {tensors} tensors again at every "
+            f"step: {exposed:.2f} ms"
+        ),
         where=where,
         by_hand="model = model.to(device)   # without DataParallel",
     )
