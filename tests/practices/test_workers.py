@@ -31,14 +31,16 @@ def test_found_when_the_training_process_loads_by_itself():
     assert found.evidence == {"loader_wait_ms": 40.0, "num_workers": 0, "usable_cores": 8}
 
 
-def test_ranks_share_the_cores():
+@pytest.mark.parametrize(("hosts", "setting"), [(("here",) * 4, "workers=2"), (("a", "a", "b", "b"), "workers=4")])
+def test_ranks_share_the_cores_of_their_host(hosts: tuple[str, ...], setting: str):
     one = measurement()
     ranks = tuple(
-        {"rank": r, "host": "here", "device": "cpu", "step_ms": one.step_ms, "phases_ms": {}} for r in range(4)
+        {"rank": number, "host": host, "device": "cpu", "step_ms": one.step_ms, "phases_ms": {}}
+        for number, host in enumerate(hosts)
     )
     found = find(waiting(loader(), ranks=ranks))
     assert found is not None
-    assert found.setting == "workers=2"
+    assert found.setting == setting
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])

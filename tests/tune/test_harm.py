@@ -47,6 +47,25 @@ def test_a_loss_that_becomes_nan_is_harm_whatever_the_band():
     assert harm.verdict == "outside the band"
 
 
+def test_losses_that_are_not_finite_without_any_practice_accuse_none():
+    for tuned in (run(0), run(0, last=math.nan)):
+        harm = judge([(run(0, last=math.nan), tuned)], None, exact=False, more_baselines=[run(1)])
+        assert harm.verdict == "not comparable"
+        assert "own losses are not finite" in harm.says
+
+
+def test_without_another_seed_that_is_said():
+    assert "no other seed" in judge([(run(0), run(0, 0.001))], None, exact=False).says
+
+
+def test_one_pair_is_judged_by_norms_too_where_the_searchs_baseline_has_them():
+    usual, wild = {0: 1.0, 1: 1.1}, {0: 50.0, 1: 50.0}
+    again = run(1, norms={0: 1.2, 1: 1.0})
+    pair = (run(0, norms=usual), run(0, 0.001, norms=wild))
+    assert judge([pair], None, exact=False, more_baselines=[again]).verdict == "outside the band"
+    assert judge([pair], None, exact=False, more_pairs=[(again, run(1, 0.001))]).verdict == "outside the band"
+
+
 def test_an_exact_practice_must_repeat_a_baseline_that_repeats_itself():
     harm = judge([(run(0), run(0, 0.3)), (run(1), run(1, 0.3))], (run(0), run(0)), exact=True)
     assert harm.verdict == "outside the band"

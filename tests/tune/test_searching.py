@@ -36,6 +36,8 @@ class World:
     batch_ms: float = 0.0
     crashes: tuple[str, ...] = ()
     crashes_alone: tuple[str, ...] = ()
+    ends: str = ""  # the label of a trial that runs out of memory
+    refuses_alone: tuple[str, ...] = ()
     harms: tuple[str, ...] = ()  # these move the losses far away; "a+b": both together do
     message: str = ""
     compile_s: float = 0.0  # of each compiled set, the first time
@@ -69,6 +71,7 @@ class World:
 
     def run(self, label: str, words: Sequence[str] = (), **options: Any) -> Trial:
         crashed = any(word in self.crashes for word in words) or tuple(words) == self.crashes_alone != ()
+        crashed = crashed or label == self.ends
         self.seeds[label] = options.get("seed", 0)
         trial = Trial(
             name=f"{len(self.trials):03d}-{label}",
@@ -90,7 +93,8 @@ class World:
 
     def measured(self, words: Sequence[str], evidence: bool = False, seed: int = 0, **_: Any) -> Measurement:
         step, waits = self.step_ms(words)
-        record = measurement(step_ms=step, phases={"loader": waits}, practices=dict.fromkeys(words, "applied: so"))
+        told = dict.fromkeys(words, "applied: so") | {w: "needs workers" for w in self.refuses_alone if len(words) == 1}
+        record = measurement(step_ms=step, phases={"loader": waits}, practices={w: told[w] for w in words})
         steps = {"step": (step,) * 20, "loader": (waits,) * 20}
         loss = 1.0 + 0.01 * seed + sum({*harm.split("+")} <= {*words} for harm in self.harms)
         only_without_evidence = {} if evidence else {"profile": None, "mfu": None}
@@ -339,6 +343,53 @@ def test_what_one_run_says_is_faster_without_is_said(search_in):
     proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
     assert {gain.practice for gain in proof.practices} == {"channels_last", "metric_checks"}
     assert any("faster still without metric_checks" in note for note in proof.notes)
+
+
+@pytest.mark.parametrize("label", ["round0-tuned", "round1-tuned"])
+def test_a_tuned_job_that_ends_in_its_proof_is_not_recommended(search_in, label: str):
+    world = World({"channels_last": 1.3, "bf16": 2.0}, ends=label, message="CUDA out of memory")
+    proof = proving.prove(world, search_in(world), rounds=3)  # type: ignore[arg-type]
+    assert proof.practices == ()
+    assert any("the tuned job ended" in note and "CUDA out of memory" in note for note in proof.notes)
+    assert {rejected.practice for rejected in proof.rejected} == {"channels_last", "bf16"}
+
+
+def test_an_unchanged_job_that_ends_in_the_proof_leaves_what_was_proved_before(search_in):
+    world = World({"bf16": 2.0}, ends="round1-baseline")
+    proof = proving.prove(world, search_in(world), rounds=3)  # type: ignore[arg-type]
+    assert {gain.practice for gain in proof.practices} == {"bf16"}
+    assert any("the unchanged job itself ended" in note for note in proof.notes)
+    first = World({"bf16": 2.0}, ends="round0-baseline")
+    assert proving.prove(first, search_in(first), rounds=3).practices == ()  # type: ignore[arg-type]
+
+
+def test_practices_of_which_each_stands_in_for_the_other_are_not_left_out_together(search_in):
+    """Either of the two halves the step; beside the other one it brings nothing."""
+
+    class Either(World):
+        def step_ms(self, words: Sequence[str]) -> tuple[float, float]:
+            halved = {"channels_last", "metric_checks"} & set(words)
+            return super().step_ms(words)[0] / (2 if halved else 1), 0.0
+
+    world = Either({"channels_last": 1.0, "metric_checks": 1.0, "bf16": 1.5})
+    proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    assert proof.speedup.median == pytest.approx(3.0)
+    assert len({gain.practice for gain in proof.practices}) == 2
+
+
+def test_a_practice_that_does_not_apply_alone_has_no_figure_for_that(search_in):
+    world = World({"bf16": 2.0, "workers=16": 1.5, "persistent_workers": 1.2}, refuses_alone=("persistent_workers",))
+    proof = proving.prove(world, search_in(world), rounds=1)  # type: ignore[arg-type]
+    alone = {gain.practice: gain.alone for gain in proof.practices}
+    assert alone["persistent_workers"] is None
+    assert alone["workers=16"] is not None
+    assert not any("time budget ended" in note for note in proof.notes)
+
+
+def test_fewer_rounds_than_were_asked_for_are_said(search_in):
+    world = World({"bf16": 2.0}, budget_s=6 * TRIAL_S)
+    proof = proving.prove(world, search_in(world), rounds=3)  # type: ignore[arg-type]
+    assert any("after 1 of 3 rounds" in note for note in proof.notes)
 
 
 def test_mfu_is_scaled_from_a_run_with_evidence_in_the_same_arithmetic(search_in):

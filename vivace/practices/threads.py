@@ -48,7 +48,7 @@ def find(m: Measurement) -> Found | None:
     cpu = m.machine.cpu
     # Two threads of one core share its arithmetic units.
     cores = min(cpu.usable_cores, cpu.physical_cores or cpu.usable_cores)
-    ranks = max(1, len({r.rank for r in m.ranks if r.host == m.ranks[0].host})) if m.ranks else 1
+    ranks = m.ranks_per_host
     wanted = max(1, int(cores / ranks))
     used, ideal = (threads, wanted) if threads < wanted else (wanted, threads)
     if ideal < _MUCH * used:

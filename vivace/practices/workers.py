@@ -58,7 +58,7 @@ def find(m: Measurement) -> Found | None:
         return None  # nothing to win, or the workers keep up but for accidents: see prefetch
     if pinning_is_slowest(loader):
         return None if sends_much(m, loader) else _pinning(waits, loader)
-    cores = max(1, int(m.machine.cpu.usable_cores) // max(1, len(m.ranks)))
+    cores = max(1, int(m.machine.cpu.usable_cores) // m.ranks_per_host)
     wanted = min(_MOST, cores)
     if loader.num_workers >= wanted:
         return _not_enough_cores(waits, loader, cores)

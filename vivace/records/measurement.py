@@ -232,6 +232,12 @@ class Measurement(Record):
     notes: tuple[str, ...] = ()
 
     @property
+    def ranks_per_host(self) -> int:
+        """They share the cores of a host; of several hosts, the one with the most ranks."""
+        hosts = [rank.host for rank in self.ranks]
+        return max((hosts.count(host) for host in set(hosts)), default=1)
+
+    @property
     def inputs_vary(self) -> bool:
         return inputs_vary(self.input_shapes)
 

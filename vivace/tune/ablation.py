@@ -10,8 +10,8 @@ from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of, without
 from vivace.tune.comparison import compare
-from vivace.tune.pairs import Verdict
-from vivace.tune.searching import Search, measured
+from vivace.tune.pairs import Verdict, noise_of
+from vivace.tune.searching import Search, measured, refusal
 
 __all__ = ["ablation", "compiles", "leave_one_out", "limit_s"]
 
@@ -52,30 +52,25 @@ def ablation(
     bench: Bench,
     found: Search,
     verdict: Verdict,
-    of_the_search: dict[str, Trial],
-    of_this_set: dict[str, Trial],
+    known: dict[str, Trial],
     notes: list[str],
 ) -> tuple[Gain, ...]:
     """What each practice brings as the last one added, and alone; as far as the budget goes.
 
-    Trials without one practice: of the set that the search found, and of the one that is proved, which may be smaller.
+    ``known``: trials of the proved set without one practice that were run already.
     """
     last: dict[str, Interval] = {}
     alone: dict[str, Interval] = {}
     if len(verdict.words) == 1:
         last = alone = {verdict.words[0]: verdict.speedup}
     else:
-        whole = [after for _, after in verdict.pairs]
-        for word, trial in of_the_search.items():
-            if word in verdict.words:
-                last[word] = compare([(measured(trial), measured(found.best))])
-        more = leave_one_out(bench, found, verdict.words, keep_s=0.0, known={*last, *of_this_set})
-        for word, trial in (of_this_set | more).items():
-            last[word] = compare([(measured(trial), after) for after in whole])
+        noise = noise_of(found, verdict.pairs)
+        for word, trial in (known | leave_one_out(bench, found, verdict.words, keep_s=0.0, known=known)).items():
+            last[word] = compare([(measured(trial), after) for _, after in verdict.pairs], noise)
         for word in verdict.words:
             if trial_alone := _alone(bench, found, word):
-                alone[word] = compare([(before, measured(trial_alone)) for before, _ in verdict.pairs])
-        if len(last) + len(alone) < 2 * len(verdict.words):
+                alone[word] = compare([(before, measured(trial_alone)) for before, _ in verdict.pairs], noise)
+        if len(last) + len(alone) < 2 * len(verdict.words) and not bench.has_time_for(found.again.seconds):
             notes.append("the time budget ended the ablation: some figures are missing")
     return tuple(
         Gain(
@@ -91,11 +86,12 @@ def ablation(
 
 
 def _alone(bench: Bench, found: Search, word: str) -> Trial | None:
+    """None: no time, it does not run alone, or it applies only beside others (prefetch needs workers)."""
     if not bench.has_time_for(found.again.seconds):
         return None
     limit = min(limit_s(found), max(bench.left_s, found.again.seconds))
     trial = bench.run(f"alone-{word}", (word,), limit_s=limit)
-    return trial if trial.outcome == "ok" else None
+    return trial if trial.outcome == "ok" and refusal(trial, word) is None else None
 
 
 def limit_s(found: Search) -> float:

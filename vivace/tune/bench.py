@@ -49,12 +49,13 @@ class Bench:
         self, label: str, words: Sequence[str] = (), *, evidence: bool = False, seed: int = 0, norms: bool = False,
         limit_s: float | None = None,
     ) -> Trial:  # fmt: skip
-        """One trial. ``limit_s`` ends it; the budget does not (whoever asks looks at it first)."""
+        """One trial. ``limit_s`` ends it, unless it has to wait in a queue first; the budget does not (whoever asks
+        looks at it first)."""
         number = len(self.trials)
         folder = self.folder / "trials" / f"{number:03d}-{label.replace('/', '-').replace(':', '-')[:_SLUG]}"
         settings = replace(
             self.settings, evidence=evidence, seed_offset=seed, grad_norms=norms,
-            timeout_s=_shorter(self.settings.timeout_s, limit_s),
+            timeout_s=_shorter(self.settings.timeout_s, None if self.prefix else limit_s),
         )  # fmt: skip
         trial = run_trial((*self.prefix, *self.command), words, folder, settings, self.sink, self.progress)
         if trial.outcome == "interrupted":

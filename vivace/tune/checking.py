@@ -13,8 +13,9 @@ from vivace.practices.engine.pricing import step_ms
 from vivace.records.finding import Finding, Findings
 from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
+from vivace.tune.bench import Interrupted
 from vivace.tune.diagnosis import SMALLEST_WORTH, diagnose, together, worth_of
-from vivace.tune.probing import Cause, probe
+from vivace.tune.probing import Cause, RunProbe, probe
 from vivace.tune.trials import Settings, run_trial
 
 __all__ = ["Checked", "check", "findings_of"]
@@ -30,6 +31,8 @@ class Checked:
     findings: Findings | None
     measured: Measured
     folder: Path
+    interrupted: bool = False
+    """Ctrl-C ended the differential runs; the findings of the first run are there."""
 
 
 def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Checked:
@@ -39,19 +42,30 @@ def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Che
     if record is None or record.step_ms is None:
         return Checked(None, measured, folder)
     causes: tuple[Cause, ...] = ()
+    interrupted = False
     if probes and record.status == "complete":
-        settings = Settings(steps=min(_PROBE_STEPS, request.steps), timeout_s=request.timeout_s, seed_offset=None)
-
-        def run(word: str) -> Trial:
-            return run_trial(request.command, (word,), folder / "probes" / word[6:], settings, _nowhere, progress)
-
-        causes = probe(record, run)
-    findings = findings_of(record, causes, str(folder / "measurement.json"))
+        try:
+            causes = probe(record, _probe_runner(request, folder, progress))
+        except Interrupted:
+            interrupted = True
+    findings = findings_of(record, causes, str(folder / "measurement.json"), interrupted)
     findings.save(folder / RECORD)
-    return Checked(findings, measured, folder)
+    return Checked(findings, measured, folder, interrupted)
 
 
-def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str) -> Findings:
+def _probe_runner(request: Request, folder: Path, progress: Progress) -> RunProbe:
+    settings = Settings(steps=min(_PROBE_STEPS, request.steps), timeout_s=request.timeout_s, seed_offset=None)
+
+    def run(word: str) -> Trial:
+        trial = run_trial(request.command, (word,), folder / "probes" / word[6:], settings, _nowhere, progress)
+        if trial.outcome == "interrupted":
+            raise Interrupted
+        return trial
+
+    return run
+
+
+def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str, interrupted: bool = False) -> Findings:
     found = tuple(_with_cause(finding, causes, record) for finding in diagnose(record))
     found = tuple(sorted(found, key=lambda f: -f.worth))
     return Findings(
@@ -60,11 +74,13 @@ def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str) -> Fi
         verdict=_verdict(found, record),
         worth=together(found, record),
         cause=causes[0].name if causes else None,
-        notes=(*_what_was_not_seen(record), *(cause.says for cause in causes)),
+        notes=(*_what_was_not_seen(record, interrupted), *(cause.says for cause in causes)),
     )
 
 
-def _what_was_not_seen(record: Measurement) -> tuple[str, ...]:
+def _what_was_not_seen(record: Measurement, interrupted: bool) -> tuple[str, ...]:
+    if interrupted:
+        return ("Ctrl-C ended the differential runs: the causes of waiting are not told apart",)
     if record.status == "complete":
         return ()
     kernels = "" if record.profile is not None else ", and no kernels were profiled"

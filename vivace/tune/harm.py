@@ -61,13 +61,15 @@ def judge(
     steps = min((len(t) for t in (*before, *after, *others)), default=0)
     if steps < _FEWEST_STEPS:
         return Harm(verdict="not comparable", says="the script shows too few losses to compare")
-    if any(_is_finite(b) and not _is_finite(t) for b, t in zip(before, after, strict=True)):
+    if not all(map(_is_finite, before)):
+        return Harm(verdict="not comparable", says="the script's own losses are not finite, without any practice")
+    if not all(map(_is_finite, after)):
         return Harm(
             verdict="outside the band", steps=steps, rounds=len(rounds), seeds=len(pairs),
             says="a loss became NaN or infinite",
         )  # fmt: skip
     before, after, others = ([run[:steps] for run in runs] for runs in (before, after, others))
-    facts = _facts(rounds, before, after, others, more_baselines)
+    facts = _facts(rounds, before, after, others, [*more_baselines, *(before for before, _ in more_pairs)])
     if before == after:
         return Harm(verdict="same losses", says=f"all {steps} losses are the same, bit for bit", **facts)
     inside, says = _verdict(facts, before, after, others)
@@ -91,8 +93,8 @@ def _facts(
 def _verdict(facts: dict[str, Any], before: Runs, after: Runs, others: Runs) -> tuple[bool, str]:
     moved, band, size = facts["moved"], facts["band"], _size(before)
     if not band:
-        says = f"the baseline's reruns do not differ; the losses moved by {moved / size:.2%} of their size"
-        return moved <= _TOLERANCE * size, says
+        why = "there is no other seed to compare with" if band is None else "the baseline's reruns do not differ"
+        return moved <= _TOLERANCE * size, f"{why}; the losses moved by {moved / size:.2%} of their size"
     says = f"losses move by {moved:.3g} from the baseline's with the same seed; another seed moves them by {band:.3g}"
     higher, span = _ends_higher(before, after, others)
     by_chance = _END_CHANCE * band / math.sqrt(len(after) * (len(after[0]) - len(after[0]) // 2))

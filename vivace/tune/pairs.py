@@ -15,15 +15,16 @@ from vivace.records.proof import Harm, Interval
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of
-from vivace.tune.comparison import compare
+from vivace.tune.comparison import compare, run_noise
 from vivace.tune.harm import judge
 from vivace.tune.searching import Search, measured
 
-__all__ = ["FIRST_SEED", "Pair", "Verdict", "is_exact", "noise_interval", "paired"]
+__all__ = ["FIRST_SEED", "Pair", "Verdict", "is_exact", "noise_interval", "noise_of", "paired"]
 
 Pair = tuple[Measurement, Measurement]
 SEARCH_SEED = 0
 FIRST_SEED = 1  # of the rounds
+_ENOUGH_ROUNDS = 3  # that their ratios show how far whole runs lie apart
 
 
 @dataclass
@@ -34,22 +35,24 @@ class Verdict:
     pairs: list[Pair]
     speedup: Interval
     harm: Harm | None
+    ended: Trial | None = None
+    """A run of the rounds that did not get through."""
 
 
 def paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, label: str) -> Verdict:
-    if not words:
-        return Verdict((), [], noise_interval(found), None)
     pairs: list[Pair] = []
-    for number in range(rounds):
+    ended: Trial | None = None
+    for number in range(rounds if words else 0):
         if pairs and not bench.has_time_for(sum(trial.seconds for trial in bench.trials[-2:])):  # as the pair before
             break
-        pair = _round(bench, words, number, label)
-        if pair is None:
+        result = _round(bench, words, number, label)
+        if isinstance(result, Trial):
+            ended = result
             break
-        pairs.append(pair)
+        pairs.append(result)
     if not pairs:
-        return Verdict((), [], noise_interval(found), None)
-    speedup = compare(pairs)
+        return Verdict(words, [], noise_interval(found), None, ended)
+    speedup = compare(pairs, 0.0 if len(pairs) >= _ENOUGH_ROUNDS else noise_of(found, pairs))
     rerun = (measured(found.baseline), measured(found.again))
     again = measured(found.again)
     twins = [(again, measured(trial)) for trial in bench.trials if _is_of_the_search(trial, words)][:1]
@@ -58,16 +61,23 @@ def paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, lab
         f"  [bold]=[/] {'all together':32} {speedup.median:.2f}× ({speedup.low:.2f}–{speedup.high:.2f}, "
         f"{len(pairs)} pairs); {harm.verdict}"
     )
-    return Verdict(words, pairs, speedup, harm)
+    return Verdict(words, pairs, speedup, harm, ended)
 
 
-def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pair | None:
+def noise_of(found: Search, pairs: Sequence[Pair]) -> float:
+    """Of a run as a whole, by all runs of the unchanged job."""
+    return run_noise([measured(found.baseline), measured(found.again), *(before for before, _ in pairs)])
+
+
+def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pair | Trial:
+    """Both sides; or the run that ended, and then the other one is not needed."""
     sides: dict[str, Trial] = {}
     for side in ("baseline", "tuned") if number % 2 == 0 else ("tuned", "baseline"):
         chosen = words if side == "tuned" else ()
-        sides[side] = bench.run(f"{label}{number}-{side}", chosen, seed=FIRST_SEED + number, norms=True)
-    if any(trial.outcome != "ok" for trial in sides.values()):
-        return None
+        trial = bench.run(f"{label}{number}-{side}", chosen, seed=FIRST_SEED + number, norms=True)
+        if trial.outcome != "ok":
+            return trial
+        sides[side] = trial
     return measured(sides["baseline"]), measured(sides["tuned"])
 
 

@@ -9,7 +9,7 @@ from vivace.practices.engine.pricing import busy_ms, idle_ms, on_gpu, phase_ms, 
 from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
 
-__all__ = ["Cause", "probe", "probes_for"]
+__all__ = ["Cause", "RunProbe", "probe", "probes_for"]
 
 _IDLE_SHARE = 0.10
 _WAIT_SHARE = 0.05

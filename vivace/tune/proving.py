@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Sequence
 
+from vivace.records.base import last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
 from vivace.records.proof import Gain, Proof, Rejected
@@ -13,11 +14,11 @@ from vivace.records.trial import Trial
 from vivace.tune.ablation import ablation, compiles, leave_one_out, limit_s
 from vivace.tune.before_after import mfu_after, payback, runs_of, side
 from vivace.tune.bench import Bench
-from vivace.tune.candidates import proposals, without
+from vivace.tune.candidates import proposals
 from vivace.tune.comparison import compare, ratio_of, speed
 from vivace.tune.harm import judge
-from vivace.tune.pairs import FIRST_SEED, Verdict, is_exact, noise_interval, paired
-from vivace.tune.searching import Search, measured
+from vivace.tune.pairs import FIRST_SEED, Verdict, is_exact, noise_interval, noise_of, paired
+from vivace.tune.searching import Search, measured, refusal
 
 __all__ = ["prove"]
 
@@ -32,8 +33,8 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     # One pair more than is asked for: what is kept if the losses leave the band must be proved too.
     pairs = rounds if is_exact(found.words) else rounds + 1
     lasts = leave_one_out(bench, found, found.words, keep_s=pairs * found.pair_s)
-    words = _without_dead_weight(bench, found, lasts)
-    verdict = paired(bench, found, words, rounds, "round")
+    words = _without_dead_weight(bench, found, lasts, keep_s=pairs * found.pair_s)
+    verdict = _without_what_ended(found, paired(bench, found, words, rounds, "round"), notes)
     if verdict.words and verdict.harm is not None and verdict.harm.verdict == _OUTSIDE:
         verdict = _without_what_harms(bench, found, verdict, rounds, notes)
     if verdict.words and verdict.speedup.low <= 1.0:
@@ -44,11 +45,13 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     of_this_set |= leave_one_out(bench, found, verdict.words, keep_s=found.pair_s, known=looked_at)
     proved = verdict
     verdict = _without_what_slows(bench, found, verdict, of_this_set, rounds)
-    gains = ablation(bench, found, verdict, lasts, of_this_set if verdict is proved else {}, notes)
+    gains = ablation(bench, found, verdict, of_this_set if verdict is proved else {}, notes)
     if slowing := [gain.practice for gain in gains if gain.last is not None and gain.last.high < 1]:
         notes.append(f"it may be faster still without {', '.join(slowing)}: one run each says so, which proves nothing")
     if not_alone := [g.practice for g in gains if g.practice in found.unproven and g.last is None and g.alone is None]:
         notes.append(f"part of the gain together, not looked at alone for want of time: {', '.join(not_alone)}")
+    if 0 < len(verdict.pairs) < rounds and verdict.ended is None:
+        notes.append(f"the time budget ended the proof after {len(verdict.pairs)} of {rounds} rounds")
     if unsteady := _unsteady(found, verdict):
         notes.append(unsteady)
     if found.untried:
@@ -56,16 +59,40 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     return _proof(bench, found, verdict, gains, notes)
 
 
-def _without_dead_weight(bench: Bench, found: Search, lasts: dict[str, Trial]) -> tuple[str, ...]:
-    """A practice that paid when it was added may not any more, with what came after it."""
-    words = found.words
-    for word, trial in lasts.items():
-        ratio = ratio_of(measured(trial), measured(found.best))
-        if ratio <= 1.0 and len(words) > 1:
-            words = without(words, word)
-            found.rejected[word] = Rejected(practice=word, why="beside the others it brings nothing", ratio=ratio)
-            bench.say(f"  [dim]–[/] {word:32} [dim]{ratio:.2f}× beside the others: left out[/]")
-    return words
+def _without_what_ended(found: Search, verdict: Verdict, notes: list[str]) -> Verdict:
+    """A tuned job that ended once in its own proof would end a training."""
+    ended = verdict.ended
+    if ended is None:
+        return verdict
+    who = "the tuned job" if ended.practices else "the unchanged job itself"
+    how = f"{who} ended in its paired run {ended.name} ({ended.outcome}: {last_line(ended.message)})"
+    if verdict.pairs and not ended.practices:
+        notes.append(f"{how}: the proof rests on what was run before")
+        return verdict
+    notes.append(f"{how}: nothing is recommended")
+    return _dropped(found, verdict, how)
+
+
+def _without_dead_weight(bench: Bench, found: Search, lasts: dict[str, Trial], keep_s: float) -> tuple[str, ...]:
+    """A practice that paid when it was added may not any more, with what came after it. Of several, each may stand in
+    for another: they go together only where a run without all of them is as fast."""
+    ratios = {word: ratio_of(measured(trial), measured(found.best)) for word, trial in lasts.items()}
+    idle = sorted((word for word, ratio in ratios.items() if ratio <= 1.0), key=ratios.__getitem__)
+    if len(idle) > 1 and not _as_fast_without(bench, found, idle, keep_s):
+        idle = idle[:1]
+    for word in idle:
+        why = "beside the others it brings nothing"
+        found.rejected[word] = Rejected(practice=word, why=why, ratio=ratios[word])
+        bench.say(f"  [dim]–[/] {word:32} [dim]{ratios[word]:.2f}× beside the others: left out[/]")
+    return tuple(word for word in found.words if word not in idle)
+
+
+def _as_fast_without(bench: Bench, found: Search, idle: Sequence[str], keep_s: float) -> bool:
+    left = tuple(word for word in found.words if word not in idle)
+    if not left or not bench.has_time_for(keep_s + max(found.again.seconds, found.best.seconds)):
+        return False
+    trial = bench.run("without-several", left, limit_s=limit_s(found))
+    return trial.outcome == "ok" and ratio_of(measured(found.best), measured(trial)) > 1 - found.noise
 
 
 def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: int, notes: list[str]) -> Verdict:
@@ -82,8 +109,8 @@ def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: i
         found.rejected[word] = Rejected(practice=word, why=why)
         bench.say(f"  [red]✗[/] {word:32} {why}")
     second = paired(bench, found, left, rounds, "again")
-    if not second.words:  # it did not run
-        return _nothing(found, verdict, notes)
+    if second.ended is not None and (second.ended.practices or not second.pairs):
+        return _without_what_ended(found, second, notes)
     if second.harm is not None and second.harm.verdict == _OUTSIDE:
         return _nothing(found, second, notes)
     notes.append(
@@ -121,7 +148,7 @@ def _alone_with_that_seed(bench: Bench, found: Search, word: str) -> Measurement
         return None
     limit = min(limit_s(found), bench.left_s - found.pair_s)
     trial = bench.run(f"harm-{word}", (word,), seed=FIRST_SEED, norms=True, limit_s=limit)
-    return measured(trial) if trial.outcome == "ok" else None
+    return measured(trial) if trial.outcome == "ok" and refusal(trial, word) is None else None
 
 
 def _other_seeds(found: Search, verdict: Verdict) -> list[Measurement]:
@@ -131,7 +158,8 @@ def _other_seeds(found: Search, verdict: Verdict) -> list[Measurement]:
 
 def _without_what_slows(bench: Bench, found: Search, verdict: Verdict, lasts: dict[str, Trial], rounds: int) -> Verdict:
     """One run may mislead; against all paired runs, a set that is surely faster without a practice loses it."""
-    against = {w: compare([(measured(t), after) for _, after in verdict.pairs]) for w, t in lasts.items()}
+    noise = noise_of(found, verdict.pairs)
+    against = {w: compare([(measured(t), after) for _, after in verdict.pairs], noise) for w, t in lasts.items()}
     slowing = [word for word, last in against.items() if last.high < 1]
     left = tuple(word for word in verdict.words if word not in slowing)
     if not slowing or not left:
@@ -139,9 +167,9 @@ def _without_what_slows(bench: Bench, found: Search, verdict: Verdict, lasts: di
     if not bench.has_time_for(found.pair_s):
         return verdict
     second = paired(bench, found, left, rounds, "without-slow")
-    if second.harm is None or second.harm.verdict == _OUTSIDE:
+    if second.ended is not None or second.harm is None or second.harm.verdict == _OUTSIDE:
         return verdict
-    if second.speedup.median <= verdict.speedup.median:
+    if second.speedup.median <= verdict.speedup.median or second.speedup.low <= 1.0:
         return verdict
     for word in slowing:
         why = "the paired runs are faster without it"
@@ -151,9 +179,9 @@ def _without_what_slows(bench: Bench, found: Search, verdict: Verdict, lasts: di
 
 def _dropped(found: Search, verdict: Verdict, why: str) -> Verdict:
     """Nothing is recommended after all; what was in the set says why."""
+    with_all = f" ({verdict.speedup.median:.2f}× with {len(verdict.words)} practices)" if verdict.pairs else ""
     for word in verdict.words:
-        why_here = f"{why} ({verdict.speedup.median:.2f}× with {len(verdict.words)} practices)"
-        found.rejected[word] = Rejected(practice=word, why=why_here)
+        found.rejected[word] = Rejected(practice=word, why=why + with_all)
     return Verdict((), verdict.pairs, noise_interval(found), verdict.harm)
 
 
@@ -163,8 +191,9 @@ def _unsteady(found: Search, verdict: Verdict) -> str:
     speeds = sorted(speed(m) for m in runs)
     if speeds[-1] < _UNSTEADY * speeds[0]:
         return ""
+    unit = "steps" if runs[0].samples_per_s is None else "samples"
     return (
-        f"the unchanged job itself ran at between {speeds[0]:.4g} and {speeds[-1]:.4g} samples/s: something else takes "
+        f"the unchanged job itself ran at between {speeds[0]:.4g} and {speeds[-1]:.4g} {unit}/s: something else takes "
         "this machine's time, and no figure here is surer than that"
     )
 

@@ -26,7 +26,7 @@ from vivace.tune.candidates import alternatives, candidates, combined, without
 from vivace.tune.comparison import compare, ratio_of, speed
 from vivace.tune.diagnosis import diagnose
 
-__all__ = ["Search", "search"]
+__all__ = ["Search", "measured", "refusal", "search"]
 
 _WINDOW_MS = 3000.0  # a timed window of about three seconds …
 _STEPS = (10, 100)  # … within these numbers of steps
@@ -38,6 +38,7 @@ _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _NO_TIME = f"{NOT_TRIED}: too little time was left for it and for the proof"
 _SMALLEST_GAIN = 0.01
+_LARGEST_NOISE = 0.10
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
 _LONGEST_COMPILE_S = 300.0
@@ -91,9 +92,10 @@ class Search:
 
     @property
     def noise(self) -> float:
-        """What two runs of the same command differ by; a gain must be larger."""
+        """What two runs of the same command differ by; a gain must be larger. No more than 10 % is asked for: what is
+        less sure than that is for the proof to refuse."""
         difference = abs(math.log(ratio_of(measured(self.baseline), measured(self.again))))
-        return max(_SMALLEST_GAIN, min(0.10, difference))
+        return max(_SMALLEST_GAIN, min(_LARGEST_NOISE, difference))
 
     def attempt(self, word: str) -> bool:
         """Try one more practice on top of the best set; whether it stays."""
@@ -107,7 +109,7 @@ class Search:
         if trial.outcome != "ok":
             self.broken.add(name)
             return self._reject(word, _why(trial), outcome=trial.outcome)
-        if why := _refusal(trial, word):
+        if why := refusal(trial, word):
             self.refused[name] = _loaders(self.words)
             return self._reject(word, why)
         self.tried[name] = self.worths.get(name, 1.0)
@@ -136,7 +138,7 @@ class Search:
         if not self._stands_out(gain):
             self.bench.say(f"  [dim]–[/] {label:32} [dim]{gain.median:.2f}×: one by one[/]")
             return False
-        refused = {word: why for word in chosen if (why := _refusal(trial, word))}
+        refused = {word: why for word in chosen if (why := refusal(trial, word))}
         if len(refused) == len(chosen):
             return False
         applied = ", ".join(word for word in chosen if word not in refused)
@@ -242,7 +244,7 @@ def _bundle(found: Search, words: list[str]) -> list[str]:
 def _with_its_loader(found: Search, word: str) -> bool:
     """A practice may not pay only because the loader cannot follow any more: then the two are one attempt."""
     trial = found.bench.trials[-1]
-    if trial.outcome != "ok" or word not in trial.practices or _refusal(trial, word):
+    if trial.outcome != "ok" or word not in trial.practices or refusal(trial, word):
         return False
     now = diagnose(measured(trial))
     found.look_at(now)
@@ -261,8 +263,7 @@ def _feed_faster(found: Search) -> None:
 def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
     asked = bench.settings.steps
     bench.settings = replace(bench.settings, steps=asked or _FIRST_STEPS)
-    # Not for jobs in a queue: they may wait longer than they run.
-    baseline = bench.run("baseline", evidence=True, limit_s=None if bench.prefix else bench.budget_s)
+    baseline = bench.run("baseline", evidence=True, limit_s=bench.budget_s)
     if baseline.outcome == "timeout":
         text = f"the command itself did not get through {bench.settings.steps} steps in {baseline.seconds:.0f} s"
         raise UserError(text, hint="give it more time (--budget MINUTES, --timeout SECONDS) or fewer steps (--steps)")
@@ -273,10 +274,10 @@ def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> S
     assert step is not None
     fitting = min(_STEPS[1], max(_STEPS[0], math.ceil(_WINDOW_MS / step.mean)))
     bench.settings = replace(bench.settings, steps=asked or fitting)
-    again = bench.run("baseline-again")
+    again = bench.run("baseline-again", norms=True)  # for the band of the proof
     if again.outcome != "ok":
         raise UserError(f"the command trained once and then did not ({again.outcome}): {last_line(again.message)}")
-    bench.say(f"  [dim]·[/] {'baseline':32} {speed(measured(again)):.1f} samples/s, {again.seconds:.0f} s a trial")
+    bench.say(f"  [dim]·[/] {'baseline':32} {_told_speed(measured(again))}, {again.seconds:.0f} s a trial")
     return Search(bench, allowed, reserve_trials, baseline, again, diagnose(measured(baseline)))
 
 
@@ -316,10 +317,14 @@ def measured(trial: Trial) -> Measurement:
     return trial.measurement
 
 
-def _refusal(trial: Trial, word: str) -> str | None:
+def refusal(trial: Trial, word: str) -> str | None:
     """Why a practice that was asked for did not come about; None if it did."""
     told = measured(trial).practices.get(word, "")
     return None if told.startswith("applied") else told or "it was not applied"
+
+
+def _told_speed(m: Measurement) -> str:
+    return f"{speed(m):.1f} {'steps' if m.samples_per_s is None else 'samples'}/s"
 
 
 def _why(trial: Trial) -> str:

@@ -26,6 +26,14 @@ def test_communication_beside_the_kernels_does_not_shrink_them():
     assert idle_ms(m) == 0.0
 
 
+def test_what_runs_beside_the_kernels_is_counted_once():
+    """70 ms of kernels, 30 ms of communication hidden behind them: the GPU still waits 30 of 100 ms."""
+    hidden = {"busy_share": 0.7, "idle_ms_per_step": 30.0}
+    m = measurement(roles={"matmul": 70.0, "communication": 30.0}, profile=hidden)
+    assert busy_ms(m) == pytest.approx(70.0)
+    assert idle_ms(m) == pytest.approx(30.0)
+
+
 def test_on_a_cpu_shares_of_forward_and_backward_are_taken():
     m = measurement(on_gpu=False, phases={"forward": 10.0, "backward": 20.0}, roles={"matmul": 30.0, "norm": 30.0})
     assert role_ms(m, "matmul") == pytest.approx(15.0)

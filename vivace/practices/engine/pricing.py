@@ -76,10 +76,17 @@ def _profiled_longer_steps(m: Measurement) -> bool:
 
 
 def busy_ms(m: Measurement) -> float | None:
-    """GPU time with a kernel or a copy running, per step; None where it was not profiled."""
+    """GPU time with a kernel or a copy running, per step; None where it was not profiled.
+
+    What runs beside something else (communication, copies on a stream of their own) counts once.
+    """
     if m.profile is None or not on_gpu(m) or not m.profile.roles_ms:
         return None
-    return _scale(m) * (sum(m.profile.roles_ms.values()) + sum(copy.ms_per_step for copy in m.profile.copies))
+    one_by_one = sum(m.profile.roles_ms.values()) + sum(copy.ms_per_step for copy in m.profile.copies)
+    share, idle = m.profile.busy_share, m.profile.idle_ms_per_step
+    if share is not None and idle and share < 1:
+        one_by_one = min(one_by_one, idle * share / (1 - share))
+    return _scale(m) * one_by_one
 
 
 def idle_ms(m: Measurement) -> float:
