@@ -28,8 +28,16 @@ def run_example(name: str, *flags: str, folder: Path, launcher: tuple[str, ...] 
     )
 
 
+# A thread of gloo's lets go of the last all-reduce while Python already ends (pytorch issue 190489): one of ten exits on a
+# busy machine, with the training done and printed.
+ABORTED_AT_EXIT = "terminate called without an active exception"
+
+
 def output_of(name: str, *flags: str, folder: Path, launcher: tuple[str, ...] = ()) -> str:
-    done = run_example(name, *flags, folder=folder, launcher=launcher)
+    for _ in range(4):
+        done = run_example(name, *flags, folder=folder, launcher=launcher)
+        if ABORTED_AT_EXIT not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,5 +1,7 @@
 """DDP over gloo, for torchrun."""
 
+import os
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -15,3 +17,4 @@ for _ in range(30):
     optimizer.step()
 print(f"rank {dist.get_rank()} dtype {model.module[0].weight.dtype}", flush=True)
 dist.destroy_process_group()
+os._exit(0)  # gloo's threads may abort a Python that ends (pytorch issue 190489)
