@@ -25,6 +25,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
@@ -40,17 +41,23 @@ _GOES_ON = ("RUNNING", "TIMEOUT", "PREEMPTED")  # a job in any other state was e
 _REQUEUED = ("PENDING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RUNNING")
 
 
-_leaving: list[int] = []  # processes that end because all ranks agreed to
+_LET_GO_S = 0.2  # for a thread that a busy machine has put off
+
+_agreeing: set[int] = set()  # processes that have a gloo group of ours
+_leaving: set[int] = set()  # processes that end because all ranks agreed to
 
 
 def _end_process_groups() -> None:
-    """Before Python takes a rank apart: with gloo's threads alive it may be aborted (pytorch issue 190489), and an exit
-    code of 134 asks nobody to start the job again. Registered when this module is imported: it runs after the script's
+    """Before Python takes a rank apart: a thread of gloo's that lets go of the last all-reduce only then needs Python's
+    lock and aborts the process (pytorch issue 190489), and an exit code of 134 asks nobody to start the job again; a
+    training that is done would count as failed. Registered when this module is imported: it runs after the script's
     ``finally`` blocks, which may end the groups themselves, and after most of its exit handlers."""
     dist = _initialized_distributed()
     if os.getpid() in _leaving and dist is not None:
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
+    if os.getpid() in _agreeing:
+        time.sleep(_LET_GO_S)
 
 
 atexit.register(_end_process_groups)
@@ -88,6 +95,7 @@ class Preemption:
 
         if self._group is None:  # gloo, also beside NCCL: the flag lives on the CPU and no GPU waits for it
             self._group = dist.new_group(backend="gloo")
+            _agreeing.add(os.getpid())
         flag = torch.tensor([0 if self.signal is None else 1], dtype=torch.int32)
         return dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self._group, async_op=True), flag
 
@@ -117,7 +125,7 @@ class Preemption:
             print(f"vivace: stopped by {name}; {self._ask_to_go_on()}", file=sys.stderr, flush=True)
         if dist is not None:
             dist.barrier(group=self._group)
-            _leaving.append(os.getpid())
+            _leaving.add(os.getpid())
         sys.exit(EXIT_INTERRUPTED)
 
     def _ask_to_go_on(self) -> str:

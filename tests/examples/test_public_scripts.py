@@ -28,8 +28,8 @@ def run_example(name: str, *flags: str, folder: Path, launcher: tuple[str, ...] 
     )
 
 
-# A thread of gloo's lets go of the last all-reduce while Python already ends (pytorch issue 190489): one of ten exits on a
-# busy machine, with the training done and printed.
+# A thread of gloo's lets go of the last all-reduce while Python already ends (pytorch issue 190489): one exit of ten on
+# a busy machine, with the training done and printed.
 ABORTED_AT_EXIT = "terminate called without an active exception"
 
 
