@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from vivace.cli.showing import embedded_example, shown
+from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.records.search import BatchSearch, LoaderSearch
@@ -160,9 +159,7 @@ def _search(
     with shown(console, json, quiet=not verbose) as (sink, progress, say):
         search = find(asked, folder, sink, progress, say)
     if json:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(search.to_json().encode())
-        sys.stdout.buffer.flush()
+        print_record(search)
     else:
         Console(highlight=False).print(view(search))
     if not search.complete:

@@ -18,8 +18,9 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from vivace.measure.command import Progress, Sink, passthrough
+from vivace.records.base import Record
 
-__all__ = ["embedded_example", "nowhere", "shown"]
+__all__ = ["embedded_example", "nowhere", "print_record", "shown"]
 
 _LONGEST_LINE = 1 << 20  # characters; a longer line is shown in pieces, so that the command never waits for us
 
@@ -31,6 +32,13 @@ def embedded_example() -> list[str]:
 
 def nowhere(_stream: str, _data: bytes) -> None:
     """A sink for ``--quiet``."""
+
+
+def print_record(record: Record) -> None:
+    """For ``--json``: the record and nothing else. JSON is UTF-8, whatever the locale."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(record.to_json().encode())
+    sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager

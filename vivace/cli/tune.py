@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vivace.cli.report import write_report
-from vivace.cli.showing import embedded_example, shown
+from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.peers import refuse_peers
 from vivace.report.proof_view import proof_view
@@ -126,9 +125,7 @@ def _write_page(folder: Path, console: Console) -> Path | None:
 
 def _show(tuned: Tuned, page: Path | None, json: bool) -> None:
     if json:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(tuned.proof.to_json().encode())
-        sys.stdout.buffer.flush()
+        print_record(tuned.proof)
         return
     out = Console(highlight=False)
     out.print(proof_view(tuned.proof))
