@@ -76,7 +76,7 @@ def check(
     else:
         out = Console()
         out.print(measurement_view(checked.measured.measurement, str(checked.folder)))
-        out.print(findings_view(checked.findings, checked.measured.measurement))
+        out.print(findings_view(checked.findings, checked.measured.measurement), crop=False)
     if fail_over is not None and checked.findings.worth > fail_over:
         console.print(
             f"[bold red]vivace:[/] {checked.findings.worth:.2f}× may be left on the table, more than {fail_over:g}×",

@@ -174,7 +174,7 @@ def _search(
     if json:
         print_record(search)
     else:
-        Console(highlight=False).print(view(search))
+        Console(highlight=False).print(view(search), crop=False)
     if not search.complete:
         again = f"vivace find {asked.what} --resume {shlex.quote(str(folder))}"
         again += "" if search.ended == "interrupted" else f" --budget {2 * asked.budget_s / 60:g}"

@@ -47,9 +47,13 @@ def shown(console: Console, json: bool, quiet: bool) -> Iterator[tuple[Sink, Pro
 
     ``say`` prints a line of ours above the bar, or to stderr.
     """
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)  # folders and commands in it are to be copied
+
     if not (console.is_terminal and sys.stderr.isatty()):  # rich alone believes FORCE_COLOR
         sink: Sink = nowhere if quiet else passthrough(to_stdout=not json)
-        yield sink, lambda _: None, lambda line: console.print(line, highlight=False)
+        yield sink, lambda _: None, say
         return
     columns = (
         SpinnerColumn(),
@@ -73,7 +77,7 @@ def shown(console: Console, json: bool, quiet: bool) -> Iterator[tuple[Sink, Pro
             )
 
         try:
-            yield nowhere if quiet else screen.show, progress, lambda line: console.print(line, highlight=False)
+            yield nowhere if quiet else screen.show, progress, say
         finally:
             screen.finish()
 

@@ -137,7 +137,7 @@ def _write_page(folder: Path, console: Console) -> Path | None:
     try:
         return write_report(folder)
     except UserError as error:
-        console.print(f"[bold yellow]vivace:[/] {escape(error.message)}")
+        console.print(f"[bold yellow]vivace:[/] {escape(error.message)}", soft_wrap=True)
         return None
 
 
@@ -146,7 +146,7 @@ def _show(tuned: Tuned, page: Path | None, json: bool) -> None:
         print_record(tuned.proof)
         return
     out = Console(highlight=False)
-    out.print(proof_view(tuned.proof))
-    out.print(f"\n[dim]proof: {escape(str(tuned.folder / 'proof.json'))}[/]")
+    out.print(proof_view(tuned.proof), crop=False)
+    out.print(f"\n[dim]proof: {escape(str(tuned.folder / 'proof.json'))}[/]", soft_wrap=True)
     if page is not None:
-        out.print(f"[dim]page:  {escape(str(page))}[/]")
+        out.print(f"[dim]page:  {escape(str(page))}[/]", soft_wrap=True)
