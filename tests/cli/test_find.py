@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -91,6 +92,9 @@ def test_a_search_out_of_time_goes_on_where_it_stopped(vivace: Callable, tmp_pat
     assert [one.size for one in search.tried] == [4, 5]
     assert search.complete
     assert own.stat().st_mtime_ns == written_at  # not run again
+    kept = second.folder / "find.json"
+    assert json.loads(kept.read_text())["budget_s"] == 300.0  # the next --resume has it too
+    assert kept.stat().st_mode & 0o777 == 0o600
 
 
 def test_ctrl_c_keeps_what_was_run(tmp_path: Path):

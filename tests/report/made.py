@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
+
+from rich.console import Console, RenderableType
 
 from vivace.records.finding import Finding, Place, Risk
 from vivace.records.machine import Cpu, Gpu, Machine
@@ -10,9 +13,18 @@ from vivace.records.measurement import DeviceMemory, Energy, HostMemory, Measure
 from vivace.records.proof import Gain, Harm, Interval, Payback, Proof, Rejected, Side
 from vivace.records.trial import Trial
 
-__all__ = ["EVIL", "made_finding", "made_measurement", "made_proof", "made_trial", "spread"]
+__all__ = ["EVIL", "in_terminal", "made_finding", "made_measurement", "made_proof", "made_trial", "spread"]
 
 EVIL = """<script>alert("1")</script><img src=x onerror='alert(2)'> & "quoted" 'so'"""
+
+
+def in_terminal(view: RenderableType, width: int = 80, colours: bool = False) -> str:
+    """As ``vivace.cli`` prints it on a terminal of that width."""
+    shown = io.StringIO()
+    system = "standard" if colours else None
+    console = Console(file=shown, width=width, highlight=False, force_terminal=colours, color_system=system)
+    console.print(view, crop=False)
+    return shown.getvalue()
 
 
 def spread(mean: float) -> Spread:

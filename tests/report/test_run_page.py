@@ -187,6 +187,15 @@ def test_findings_alone_and_with_their_measurement():
 def test_a_well_tuned_job_is_told_so():
     text = run_page(RunFolder(FOLDER, findings=Findings(measurement="m.json", findings=(), verdict="tuned")))
     assert "<h1>Nothing holds it back</h1>" in text
+    assert "The job is well tuned" in text
+
+
+def test_a_job_that_only_lacks_memory_is_not_called_well_tuned_above_a_finding():
+    room = made_finding(practice="checkpointing", worth=1.0, exposed_ms=0.0)
+    text = run_page(RunFolder(FOLDER, findings=Findings(measurement="m.json", findings=(room,), verdict="tuned")))
+    assert "<h1>1 finding, worth at most 1.00×</h1>" in text
+    assert "What is listed makes room in memory" in text
+    assert "well tuned" not in text
 
 
 def test_a_batch_search_shows_every_size_that_was_run():

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import VIVACE, environment
+from report.made import made_proof
 
 SCRIPTS = Path(__file__).parent / "scripts"
+TWO_LOADERS = (sys.executable, str(SCRIPTS / "two_loaders.py"))
 PLAIN = (sys.executable, str(SCRIPTS / "plain.py"))
 
 
@@ -41,6 +43,34 @@ def test_strict_makes_it_an_error(vivace):
     done = vivace("run", "--strict", "--with", "workers=2", "--", *PLAIN)
     assert done.code == 2
     assert "workers=2 does not apply" in done.err
+
+
+def test_strict_waits_for_the_part_that_matters(vivace):
+    """The validation loader has its worker already; the training loader gets one."""
+    done = vivace("run", "--strict", "--with", "workers=1", "--", *TWO_LOADERS)
+    assert done.code == 0, done.err
+    assert "done 3" in done.out
+    assert "workers=1 applied: 1 workers" in done.err
+
+
+@pytest.mark.parametrize(("words", "steps"), [("workers=1", "0"), ("workers=1,ddp_options", "1")])
+def test_strict_where_too_few_steps_came_to_decide_is_told_at_the_end(vivace, words: str, steps: str):
+    done = vivace("run", "--strict", "--with", words, "--", *TWO_LOADERS, "--steps", steps)
+    assert done.code == 2
+    assert f"done {steps}" in done.out
+    assert f"vivace: {words.split(',')[-1]} does not apply (--strict)" in done.err
+    record = json.loads((done.folder / "run.json").read_text())
+    assert (record["state"], record["exit_code"]) == ("failed", 2)
+    assert sorted(path.name for path in done.folder.iterdir()) == ["run.json"]
+
+
+def test_a_tune_that_kept_nothing_is_told_so(vivace, tmp_path: Path):
+    (tmp_path / "tuned-001").mkdir()
+    made_proof(practices=()).save(tmp_path / "tuned-001" / "proof.json")
+    done = vivace("run", "--with", "@tuned-001", "--", *PLAIN)
+    assert done.code == 0
+    assert "the tune in tuned-001 kept nothing: the command runs as it is" in done.err
+    assert "no training step was seen" not in done.err
 
 
 def test_checkpoints_load_with_and_without(vivace, tmp_path: Path):
@@ -121,6 +151,9 @@ def test_a_command_that_is_not_there(vivace):
     done = vivace("run", "--with", "bf16", "--", "no-such-program")
     assert done.code == 2
     assert "command not found" in done.err
+    record = json.loads((done.folder / "run.json").read_text())
+    assert record["state"] == "failed"
+    assert record["ended_at"] is not None
 
 
 def test_the_record_says_running_while_it_runs(tmp_path: Path):

@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from report.made import made_trial
+
+from vivace.tune import bench
+from vivace.tune.tuning import Interrupted, Options, tune
 
 SCRIPTS = Path(__file__).parent / "scripts"
 OPTIONS = ("--steps", "8", "--rounds", "2", "--budget", "2")
@@ -44,6 +48,16 @@ def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(viva
     assert run.code == 3
 
 
+def test_an_interrupted_tune_names_its_folder_not_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bench, "run_trial", lambda *_: made_trial("000-baseline", (), None, outcome="interrupted"))
+    newer = tmp_path / "zzz-001"
+    newer.mkdir()
+    (newer / "tune.json").write_text("{}")
+    with pytest.raises(Interrupted) as caught:
+        tune(Options(("python",)), tmp_path, "mine", None, lambda *_: None, lambda _: None, lambda _: None)
+    assert caught.value.folder == tmp_path / "mine-001"
+
+
 def test_a_command_that_does_not_train_is_told_at_once(vivace):
     done = vivace("tune", "--", sys.executable, str(SCRIPTS / "plain.py"), "--crash-at", "0")
     assert done.code == 2
@@ -68,6 +82,7 @@ def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told
         (("--resume", "nowhere"), "holds no tune"),
         (("--rounds", "0", "--", "python"), "--rounds must be 1 or more"),
         (("--timeout", "-1", "--", "python"), "--timeout must be above 0"),
+        (("--slurm", "--comment='x", "--", "python"), "is not a list of options: no closing quotation"),
     ],
 )
 def test_mistakes_are_sentences(vivace, arguments: tuple[str, ...], message: str):

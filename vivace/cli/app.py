@@ -106,7 +106,7 @@ def main() -> None:
         console = Console(stderr=True, highlight=False)
         console.print(f"[bold red]vivace:[/] {escape(error.message)}")
         if error.hint:
-            console.print(f"[dim]  hint: {escape(error.hint)}[/]")
+            console.print(f"[dim]  hint: {escape(error.hint)}[/]", soft_wrap=True)  # it may be a command
         sys.exit(EXIT_USER_ERROR)
     except OSError as error:
         if error.errno not in _NO_ROOM:

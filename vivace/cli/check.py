@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from vivace.cli.showing import embedded_example, shown
+from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Request
 from vivace.measure.peers import refuse_peers
@@ -73,13 +72,11 @@ def check(
         console.print(f"[bold yellow]vivace:[/] {escape(message)}", highlight=False)
         raise typer.Exit(checked.measured.outcome.exit_code or 1)
     if json:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(checked.findings.to_json().encode())
-        sys.stdout.buffer.flush()
+        print_record(checked.findings)
     else:
         out = Console()
         out.print(measurement_view(checked.measured.measurement, str(checked.folder)))
-        out.print(findings_view(checked.findings, checked.measured.measurement))
+        out.print(findings_view(checked.findings, checked.measured.measurement), crop=False)
     if fail_over is not None and checked.findings.worth > fail_over:
         console.print(
             f"[bold red]vivace:[/] {checked.findings.worth:.2f}× may be left on the table, more than {fail_over:g}×",

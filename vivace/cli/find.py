@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,8 @@ import typer
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from vivace.cli.showing import embedded_example, shown
+from vivace.cli.resuming import refuse_beside_resume
+from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.records.search import BatchSearch, LoaderSearch
@@ -52,6 +52,7 @@ Search = TypeVar("Search", BatchSearch, LoaderSearch)
 
 @find_app.command("batch")
 def batch(
+    context: typer.Context,
     command: Command = None,
     flag: Annotated[
         str | None,
@@ -85,20 +86,19 @@ def batch(
 
         vivace find batch --flag BATCH= -- env BATCH=32 python train.py
     """
-    if flag is None and resume is None:
-        if command:
-            raise UserError(
-                "which option sets the batch size?", hint="vivace find batch --flag -b -- python train.py …"
-            )
-        flag = _DEMO_FLAG
-    asked = _asked("batch", command, budget, steps, timeout, resume)
-    if resume is None:
-        asked = replace(asked, flag=flag or "", values=_sizes(values), margin_gib=parse_gib(margin))
+    if resume is not None:
+        asked = _asked_before("batch", context, resume, budget)
+    else:
+        asked = replace(
+            _asked("batch", command, budget, steps, timeout),
+            flag=flag or _flag_of_the_example(command), values=_sizes(values), margin_gib=parse_gib(margin),
+        )  # fmt: skip
     _search(find_batch, batch_view, asked, resume, output, name, json, verbose)
 
 
 @find_app.command("loader")
 def loader(
+    context: typer.Context,
     command: Command = None,
     budget: Budget = None,
     steps: Steps = 30,
@@ -119,24 +119,37 @@ def loader(
 
         vivace find loader --budget 5 -- torchrun --nproc-per-node 4 train.py
     """
-    asked = _asked("loader", command, budget, steps, timeout, resume)
+    if resume is not None:
+        asked = _asked_before("loader", context, resume, budget)
+    else:
+        asked = _asked("loader", command, budget, steps, timeout)
     _search(find_loader, loader_view, asked, resume, output, name, json, verbose)
 
 
-def _asked(
-    what: str, command: list[str] | None, budget: float | None, steps: int, timeout: float | None, resume: Path | None
-) -> Asked:
-    if budget is not None and not budget > 0:
-        raise UserError(f"--budget must be above 0 minutes, not {budget:g}")
-    if resume is not None:
-        if command:
-            raise UserError("--resume takes its command from the folder", hint="leave out what comes after --")
-        asked = read_asked(resume, what)
-        return replace(asked, budget_s=60 * budget) if budget is not None else asked
+def _asked(what: str, command: list[str] | None, budget: float | None, steps: int, timeout: float | None) -> Asked:
     if steps < 1:
         raise UserError(f"--steps must be at least 1, not {steps}")
-    budget_s = 60 * (budget if budget is not None else 10.0)
+    budget_s = _seconds(budget) if budget is not None else 600.0
     return Asked(what, tuple(command or embedded_example()), budget_s, steps, timeout)
+
+
+def _asked_before(what: str, context: typer.Context, resume: Path, budget: float | None) -> Asked:
+    """What the search in that folder was asked, with another budget if one is given."""
+    refuse_beside_resume(context)
+    asked = read_asked(resume, what)
+    return replace(asked, budget_s=_seconds(budget)) if budget is not None else asked
+
+
+def _seconds(budget: float) -> float:
+    if not budget > 0:
+        raise UserError(f"--budget must be above 0 minutes, not {budget:g}")
+    return 60 * budget
+
+
+def _flag_of_the_example(command: list[str] | None) -> str:
+    if command:
+        raise UserError("which option sets the batch size?", hint="vivace find batch --flag -b -- python train.py …")
+    return _DEMO_FLAG
 
 
 def _sizes(text: str | None) -> tuple[int, ...] | None:
@@ -153,18 +166,15 @@ def _search(
     output: Path, name: str | None, json: bool, verbose: bool,
 ) -> None:  # fmt: skip
     folder = resume or new_run_folder(output, name or name_of_command(asked.command))
-    if resume is None:
-        write_asked(folder, asked)
+    write_asked(folder, asked)  # with --resume too: another --budget holds from then on
     console = Console(stderr=True, highlight=False)
     console.print(f"  [dim]folder: {escape(str(folder))}[/]", soft_wrap=True)
     with shown(console, json, quiet=not verbose) as (sink, progress, say):
         search = find(asked, folder, sink, progress, say)
     if json:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(search.to_json().encode())
-        sys.stdout.buffer.flush()
+        print_record(search)
     else:
-        Console(highlight=False).print(view(search))
+        Console(highlight=False).print(view(search), crop=False)
     if not search.complete:
         again = f"vivace find {asked.what} --resume {shlex.quote(str(folder))}"
         again += "" if search.ended == "interrupted" else f" --budget {2 * asked.budget_s / 60:g}"

@@ -23,7 +23,9 @@ def logs(
     err: Annotated[bool, typer.Option("--err", help="Its stderr instead of its stdout.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job is over. Ctrl-C is safe.")] = False,
     path: Annotated[bool, typer.Option("--path", help="Print the file's name instead.")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs' folders.")] = Path("runs"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder of the runs' folders.")
+    ] = Path("runs"),
 ) -> None:
     """Show what a job prints.
 

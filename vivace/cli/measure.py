@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from vivace.cli.showing import embedded_example, shown
+from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Measured, Request
 from vivace.measure.measuring import measure as run_measurement
@@ -91,8 +90,6 @@ def _show(measured: Measured, console: Console, json: bool) -> None:
             console.print(f"[dim]  hint: {escape(measured.hint)}[/]", highlight=False)
         console.print(f"[dim]  its output is kept in {escape(str(measured.folder))}[/]", highlight=False)
     elif json:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(measured.measurement.to_json().encode())  # JSON is UTF-8, whatever the locale
-        sys.stdout.buffer.flush()
+        print_record(measured.measurement)
     else:
         Console().print(measurement_view(measured.measurement, str(measured.folder)))

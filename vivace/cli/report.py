@@ -23,6 +23,9 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: report.html in the run's folder.")
     ] = None,
+    runs: Annotated[
+        Path, typer.Option(envvar="VIVACE_RUNS", help="Folder of the runs' folders, of which the latest is taken.")
+    ] = Path("runs"),
     open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
     """One self-contained HTML page from what a tune, a check or a measurement left in a run's folder.
@@ -39,7 +42,7 @@ def report(
     """
     from vivace.report.run_folder import latest_run
 
-    target = write_report(run if run is not None else latest_run(), output)
+    target = write_report(run if run is not None else latest_run(runs), output)
     Console(stderr=True).print(f"report: {escape(str(target))}", highlight=False, soft_wrap=True)
     if open_it and not webbrowser.open(target.resolve().as_uri()):
         raise UserError("no browser could be started", hint=f"open {target} yourself")

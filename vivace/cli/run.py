@@ -45,17 +45,23 @@ def run(
     if not command:
         raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
     words = read_words(with_)
-    if not words and not with_.strip().startswith("@"):
+    if not words and "@" not in with_:
         raise UserError("no practice to apply", hint="--with bf16,channels_last; `vivace practices` lists them")
     console = Console(stderr=True, highlight=False)
     first = rank_and_world()[0] == 0
+    if not words and first:
+        text = f"the tune in {with_.strip().replace('@', '')} kept nothing: the command runs as it is"
+        console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
 
     def tell(state: dict[str, str]) -> None:
         if not state:
             console.print("[bold yellow]vivace:[/] no training step was seen: nothing was applied")
         for word, text in state.items():
             mark = "[green]✓[/]" if text.startswith("applied") else "[yellow]–[/]"
-            console.print(f"{mark} vivace: [bold]{escape(word)}[/] {escape(text)}")
+            console.print(f"{mark} vivace: [bold]{escape(word)}[/] {escape(text)}", soft_wrap=True)
 
-    ran = run_training(command, words, strict, output, name, tell if first else lambda _state: None)
+    ran = run_training(command, words, strict, output, name, tell if first and words else lambda _state: None)
+    if ran.missing and first:
+        text = f"{', '.join(ran.missing)} does not apply (--strict)"
+        console.print(f"[bold red]vivace:[/] {escape(text)}", soft_wrap=True)
     raise typer.Exit(ran.exit_code)

@@ -18,8 +18,9 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from vivace.measure.command import Progress, Sink, passthrough
+from vivace.records.base import Record
 
-__all__ = ["embedded_example", "nowhere", "shown"]
+__all__ = ["embedded_example", "nowhere", "print_record", "shown"]
 
 _LONGEST_LINE = 1 << 20  # characters; a longer line is shown in pieces, so that the command never waits for us
 
@@ -33,15 +34,26 @@ def nowhere(_stream: str, _data: bytes) -> None:
     """A sink for ``--quiet``."""
 
 
+def print_record(record: Record) -> None:
+    """For ``--json``: the record and nothing else. JSON is UTF-8, whatever the locale."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(record.to_json().encode())
+    sys.stdout.buffer.flush()
+
+
 @contextlib.contextmanager
 def shown(console: Console, json: bool, quiet: bool) -> Iterator[tuple[Sink, Progress, Callable[[str], None]]]:
     """(sink, progress, say): with a bar on a terminal; elsewhere the command's output passes through untouched.
 
     ``say`` prints a line of ours above the bar, or to stderr.
     """
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)  # folders and commands in it are to be copied
+
     if not (console.is_terminal and sys.stderr.isatty()):  # rich alone believes FORCE_COLOR
         sink: Sink = nowhere if quiet else passthrough(to_stdout=not json)
-        yield sink, lambda _: None, lambda line: console.print(line, highlight=False)
+        yield sink, lambda _: None, say
         return
     columns = (
         SpinnerColumn(),
@@ -65,7 +77,7 @@ def shown(console: Console, json: bool, quiet: bool) -> Iterator[tuple[Sink, Pro
             )
 
         try:
-            yield nowhere if quiet else screen.show, progress, lambda line: console.print(line, highlight=False)
+            yield nowhere if quiet else screen.show, progress, say
         finally:
             screen.finish()
 

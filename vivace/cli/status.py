@@ -28,7 +28,9 @@ __all__ = ["status"]
 
 def status(
     job: Annotated[str, typer.Argument(help="A job's number, or the name of one sent from here (the newest).")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs' folders.")] = Path("runs"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder of the runs' folders.")
+    ] = Path("runs"),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say how a job stands or ended: exit code, out of memory, out of time; throughput and energy; planned and got.

@@ -79,7 +79,9 @@ def submit(
         list[str] | None, typer.Option("--sbatch", help="Any other option of sbatch, as --sbatch=--exclusive.")
     ] = None,
     launcher: Annotated[Literal["slurm", "local"], typer.Option(help="local: torchrun on this machine.")] = "slurm",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the run's own folder.")] = Path("runs"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+    ] = Path("runs"),
     check: Annotated[bool, typer.Option(help="Ask Slurm first whether the job can start.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script; send nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print records, and nothing else, on stdout.")] = False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from vivace.cli.report import write_report
-from vivace.cli.showing import embedded_example, shown
+from vivace.cli.resuming import refuse_beside_resume
+from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.peers import refuse_peers
 from vivace.report.proof_view import proof_view
@@ -28,6 +28,7 @@ _DEMO_BUDGET_MINUTES = 2.5
 
 
 def tune(
+    context: typer.Context,
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
@@ -68,32 +69,39 @@ def tune(
         vivace tune --resume runs/train-001
     """
     refuse_peers("tune")
-    options = _options(command, budget, steps, rounds, allow, timeout, slurm, resume)
+    if resume is not None:
+        refuse_beside_resume(context)
+        options = _options_of(resume, budget)
+    else:
+        options = _options(command, budget, steps, rounds, allow, timeout, slurm)
     console = Console(stderr=True, highlight=False)
     if not command and resume is None:
         console.print("No command given: tuning the example that ships with vivace (a small image classifier).\n")
     try:
         with shown(console, json, quiet=not verbose) as (sink, progress, say):
             tuned = run_tune(options, output, name, resume, sink, progress, say)
-    except Interrupted:
-        _tell_how_to_go_on(console, output, resume)
+    except Interrupted as interrupted:
+        _tell_how_to_go_on(console, interrupted.folder)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     page = _write_page(tuned.folder, console)
     _show(tuned, page, json)
 
 
+def _options_of(resume: Path, budget: float | None) -> Options:
+    """What the tune in that folder was asked, with another budget if one is given."""
+    options = resume_options(resume)
+    if budget is None:
+        return options
+    if 60 * budget < options.budget_s and (resume / "proof.json").is_file():
+        hint = f"it had {options.budget_s / 60:g} minutes; a larger --budget tries what there was no time for"
+        raise UserError(f"{resume} is finished: with less time there is nothing to go on with", hint=hint)
+    return replace(options, budget_s=60 * budget)
+
+
 def _options(
     command: list[str] | None, budget: float | None, steps: int, rounds: int, allow: list[str] | None,
-    timeout: float | None, slurm: str | None, resume: Path | None,
+    timeout: float | None, slurm: str | None,
 ) -> Options:  # fmt: skip
-    if resume is not None:
-        if command:
-            raise UserError("--resume takes its command from the folder", hint="leave out what comes after --")
-        options = resume_options(resume)
-        if budget is not None and 60 * budget < options.budget_s and (resume / "proof.json").is_file():
-            hint = f"it had {options.budget_s / 60:g} minutes; a larger --budget tries what there was no time for"
-            raise UserError(f"{resume} is finished: with less time there is nothing to go on with", hint=hint)
-        return replace(options, budget_s=60 * budget) if budget is not None else options
     for risk in allow or []:
         if risk not in _RISKS:
             raise UserError(f"--allow {risk}: there is no such risk", hint=f"one of {', '.join(_RISKS)}")
@@ -105,14 +113,23 @@ def _options(
         rounds=rounds,
         allow=tuple(dict.fromkeys(["exact", "rounding", *(allow or [])])),
         timeout_s=timeout,
-        prefix=("srun", *shlex.split(slurm)) if slurm is not None else (),
+        prefix=("srun", *_srun_options(slurm)) if slurm is not None else (),
     )
 
 
-def _tell_how_to_go_on(console: Console, output: Path, resume: Path | None) -> None:
-    folder = resume or max(output.glob("*/tune.json"), key=lambda path: path.stat().st_mtime).parent
+def _srun_options(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UserError(
+            f"--slurm {text!r} is not a list of options: {str(error).lower()}", hint="--slurm '--gpus=1 --time=10'"
+        ) from None
+
+
+def _tell_how_to_go_on(console: Console, folder: Path) -> None:
     console.print("[bold yellow]vivace:[/] interrupted; what was measured is kept")
-    console.print(f"[dim]  go on with: vivace tune --resume {escape(shlex.quote(str(folder)))}[/]")
+    again = f"vivace tune --resume {shlex.quote(str(folder))}"
+    console.print(f"[dim]  go on with: {escape(again)}[/]", soft_wrap=True)
 
 
 def _write_page(folder: Path, console: Console) -> Path | None:
@@ -120,18 +137,16 @@ def _write_page(folder: Path, console: Console) -> Path | None:
     try:
         return write_report(folder)
     except UserError as error:
-        console.print(f"[bold yellow]vivace:[/] {escape(error.message)}")
+        console.print(f"[bold yellow]vivace:[/] {escape(error.message)}", soft_wrap=True)
         return None
 
 
 def _show(tuned: Tuned, page: Path | None, json: bool) -> None:
     if json:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(tuned.proof.to_json().encode())
-        sys.stdout.buffer.flush()
+        print_record(tuned.proof)
         return
     out = Console(highlight=False)
-    out.print(proof_view(tuned.proof))
-    out.print(f"\n[dim]proof: {escape(str(tuned.folder / 'proof.json'))}[/]")
+    out.print(proof_view(tuned.proof), crop=False)
+    out.print(f"\n[dim]proof: {escape(str(tuned.folder / 'proof.json'))}[/]", soft_wrap=True)
     if page is not None:
-        out.print(f"[dim]page:  {escape(str(page))}[/]")
+        out.print(f"[dim]page:  {escape(str(page))}[/]", soft_wrap=True)

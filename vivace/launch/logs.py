@@ -38,9 +38,12 @@ class Logs:
 
 
 def find_runs(wanted: str, output: Path) -> list[Run]:
-    """Records of submissions under ``output`` that have that id, name or pattern; the oldest first."""
+    """Records of submissions under ``output`` that have that id, name or pattern; the oldest first.
+
+    ``output`` may be a run's own folder: inside a job, ``VIVACE_RUNS`` is.
+    """
     runs = []
-    for path in sorted(output.glob(f"*/{RECORD}")):
+    for path in sorted([*output.glob(RECORD), *output.glob(f"*/{RECORD}")]):
         with contextlib.suppress(RecordError):
             run = Run.load(path)
             if run.job_id is not None and _fits(run, wanted):

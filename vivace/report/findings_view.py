@@ -12,6 +12,7 @@ from rich.text import Text
 
 from vivace.records.finding import Finding, Findings
 from vivace.records.measurement import Measurement
+from vivace.report.to_copy import to_copy
 
 __all__ = ["findings_view"]
 
@@ -19,11 +20,11 @@ _RISK_COLOURS = {"exact": "green", "rounding": "yellow", "algorithmic": "red"}
 
 
 def findings_view(findings: Findings, record: Measurement) -> RenderableType:
-    """What to fix, the most valuable first: a table, then a paragraph for each."""
+    """What to fix, the most valuable first: a table, then a paragraph for each. To be printed with ``crop=False``."""
     if not findings.findings:
         return _nothing(findings)
     parts: list[RenderableType] = [Text(), _headline(findings, record), Text(), _table(findings)]
-    parts += [Text(_note(note), style="cyan") for note in findings.notes]
+    parts += _notes(findings)
     for number, finding in enumerate(findings.findings, start=1):
         parts += [Text(), *_paragraph(number, finding)]
     if any(f.applies and f.risk.value != "algorithmic" for f in findings.findings):
@@ -31,14 +32,17 @@ def findings_view(findings: Findings, record: Measurement) -> RenderableType:
     return Group(*parts)
 
 
-def _note(note: str) -> str:
-    return note if note.startswith("incomplete") else f"cause: {note}"
+def _notes(findings: Findings) -> list[RenderableType]:
+    sentences = (note if note.startswith("incomplete") else f"cause: {note}" for note in findings.notes)
+    return [Text(sentence, style="cyan") for sentence in sentences]
 
 
 def _nothing(findings: Findings) -> RenderableType:
     if findings.verdict == "unknown":
-        return Text("\nNothing to say: the measurement is not whole.", style="yellow")
-    return Text("\nWell tuned: none of vivace's practices would bring 2 % or more here.", style="green")
+        verdict = Text("\nNothing to say: the measurement is not whole.", style="yellow")
+    else:
+        verdict = Text("\nWell tuned: none of vivace's practices would bring 2 % or more here.", style="green")
+    return Group(verdict, *_notes(findings))
 
 
 def _headline(findings: Findings, record: Measurement) -> Text:
@@ -77,7 +81,7 @@ def _paragraph(number: int, finding: Finding) -> list[RenderableType]:
         parts.append(Padding(Text(f"{finding.where.file}:{finding.where.line}", style="dim"), (0, 0, 0, 3)))
     if finding.why_not:
         parts.append(Padding(Text(f"by hand only: {finding.why_not}", style="dim"), (0, 0, 0, 3)))
-    parts.append(Padding(Text(finding.by_hand, style="cyan"), (0, 0, 0, 6)))
+    parts.append(to_copy(finding.by_hand, 6, "cyan"))
     return parts
 
 

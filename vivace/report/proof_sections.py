@@ -22,6 +22,8 @@ from vivace.report.run_folder import RunFolder
 
 __all__ = ["proof_sections", "proof_title"]
 
+_HARM_TITLES = {"not comparable": "Harm to the training: not checked", "outside the band": "Harm to the training"}
+
 
 def proof_title(proof: Proof) -> str:
     """What a reader wants to know first."""
@@ -178,7 +180,8 @@ def _losses(proof: Proof) -> Markup | None:
     chart = curves(before, after, "Training loss over the steps, before and after")
     if chart is None and proof.harm is None:
         return None
-    return render("proof_losses", chart=chart, harm=proof.harm, before=len(before), after=len(after))
+    title = _HARM_TITLES.get(proof.harm.verdict, "No harm to the training") if proof.harm else "Losses"
+    return render("proof_losses", title=title, chart=chart, harm=proof.harm, before=len(before), after=len(after))
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,23 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from vivace.records.proof import Interval, Proof, Side
+from vivace.records.proof import Harm, Interval, Proof, Side
+from vivace.report.to_copy import command_to_copy, to_copy
 
 __all__ = ["proof_view"]
 
 
 def proof_view(proof: Proof) -> RenderableType:
+    """To be printed with ``crop=False``: its commands are not broken at the width of the terminal."""
     parts: list[RenderableType] = [Text(), _headline(proof)]
     if proof.practices:
         parts += [Text(), _gains(proof)]
     parts += [Text(), _sides(proof)]
     if proof.harm is not None:
-        colour = "red" if proof.harm.verdict == "outside the band" else "green"
-        parts.append(Text(f"no harm: {proof.harm.verdict}. ", style=colour).append(proof.harm.says, style="dim"))
+        parts.append(_harm(proof.harm))
     if proof.payback is not None:
         parts.append(Text(_payback(proof)))
-    parts += [Text(note, style="yellow") for note in proof.notes]
+    parts += [to_copy(note, style="yellow") for note in proof.notes]  # some hold the command that goes on
     parts += _proposals(proof)
     if proof.practices:
         parts += _what_to_do(proof)
@@ -84,6 +85,14 @@ def _sides(proof: Proof) -> Table:
     return table
 
 
+def _harm(harm: Harm) -> Text:
+    if harm.verdict == "not comparable":
+        return Text(f"harm: not checked ({harm.says})", style="yellow")
+    if harm.verdict == "outside the band":
+        return Text(f"harm: {harm.verdict}. ", style="red").append(harm.says, style="dim")
+    return Text(f"no harm: {harm.verdict}. ", style="green").append(harm.says, style="dim")
+
+
 def _payback(proof: Proof) -> str:
     assert proof.payback is not None
     if proof.payback.steps is None:
@@ -96,12 +105,13 @@ def _proposals(proof: Proof) -> list[RenderableType]:
     for finding in proof.proposed:
         parts.append(Text(f"for you to decide: {finding.title} (at most {finding.worth:.2f}×)", style="bold"))
         parts.append(Padding(Text(finding.says + (f"; {finding.why_not}" if finding.why_not else "")), (0, 0, 0, 3)))
-        parts.append(Padding(Text(finding.by_hand, style="cyan"), (0, 0, 0, 6)))
+        parts.append(to_copy(finding.by_hand, 6, "cyan"))
     return [Text(), *parts] if parts else []
 
 
 def _what_to_do(proof: Proof) -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(), Text("Train with it, unedited:", style="bold"), Text(f"  {proof.run_with}")]
+    parts: list[RenderableType] = [Text(), Text("Train with it, unedited:", style="bold")]
+    parts += command_to_copy(proof.run_with)
     parts += [Text(), Text("Or put into the script:", style="bold")]
-    parts += [Padding(Text(gain.by_hand, style="cyan"), (0, 0, 0, 2)) for gain in proof.practices]
+    parts += [to_copy(gain.by_hand, 2, "cyan") for gain in proof.practices]
     return parts

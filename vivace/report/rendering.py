@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from vivace.report import figures
 from vivace.report.phases import css_class, phase_name
+from vivace.report.to_copy import about_hidden
 
 __all__ = ["render"]
 
@@ -31,5 +32,6 @@ def _environment() -> jinja2.Environment:
     names = ("amount", "bytes_gib", "duration", "interval", "milliseconds", "percent", "plain", "ratio")
     environment.filters.update({name: getattr(figures, name) for name in names})
     environment.filters.update(phase_name=phase_name, phase_class=css_class)
+    environment.filters["about_hidden"] = about_hidden
     environment.globals["change"] = figures.signed_percent
     return environment

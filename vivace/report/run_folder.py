@@ -60,7 +60,7 @@ def read_run(folder: Path) -> RunFolder:
     )
 
 
-def latest_run(base: Path = Path("runs")) -> Path:
+def latest_run(base: Path) -> Path:
     """The folder under ``base`` whose record was written last."""
     written = {folder: _written_at(folder) for folder in base.glob("*/") if holds_records(folder)}
     if not written:

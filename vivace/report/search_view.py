@@ -1,4 +1,7 @@
-"""What a finder ran and what it recommends, in a terminal. Called by ``vivace.cli``; knows records only."""
+"""What a finder ran and what it recommends, in a terminal. Called by ``vivace.cli``; knows records only.
+
+To be printed with ``crop=False``: commands are not broken at the width of the terminal.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from rich.text import Text
 from vivace.records.base import last_line
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
 from vivace.report.figures import bytes_gib
+from vivace.report.to_copy import command_to_copy, to_copy
 
 __all__ = ["batch_view", "loader_view"]
 
@@ -41,7 +45,7 @@ def batch_view(search: BatchSearch) -> RenderableType:
     parts += [Text(f"· {line}") for line in search.advice]
     parts += [Text(note, style="dim") for note in search.notes]
     if search.run_with:
-        parts += [Text(), Text(f"  {search.run_with}", style="bold")]
+        parts += [Text(), *command_to_copy(search.run_with, "bold")]
     return Group(*parts)
 
 
@@ -86,7 +90,7 @@ def loader_view(search: LoaderSearch) -> RenderableType:
     parts.append(Text(_sentence(search.ended), style="dim" if search.complete else "yellow"))
     parts += [Text(note, style="dim") for note in search.notes]
     if search.words:
-        parts += [Text(), Text(f"  {search.run_with}", style="bold"), Text(f"  {search.by_hand}", style="cyan")]
+        parts += [Text(), *command_to_copy(search.run_with, "bold"), to_copy(search.by_hand, 2, "cyan")]
     return Group(*parts)
 
 

@@ -38,11 +38,10 @@ def _arithmetic(words: Sequence[str]) -> set[str]:
 
 
 def side(runs: Sequence[Measurement], mfu: float | None) -> Side:
-    first = runs[0]
     return Side(
         samples_per_s=_median([m.samples_per_s for m in runs]),
-        step_ms=_median_spread([m.step_ms for m in runs if m.step_ms is not None]),
-        phases_ms={p: statistics.median(m.phases_ms[p].mean for m in runs) for p in first.phases_ms},
+        step_ms=_spread([m.step_ms for m in runs if m.step_ms is not None]),
+        phases_ms=_phases_ms(runs),
         device_memory_gib=_median([m.memory.device.reserved_peak_gib if m.memory.device else None for m in runs]),
         host_memory_gib=_median(
             [m.memory.host.rss_gib + m.memory.host.children_rss_gib if m.memory.host else None for m in runs]
@@ -53,9 +52,22 @@ def side(runs: Sequence[Measurement], mfu: float | None) -> Side:
     )
 
 
-def _median_spread(spreads: Sequence[Spread]) -> Spread | None:
-    names = Spread.model_fields
-    return Spread(**{n: statistics.median(getattr(s, n) for s in spreads) for n in names}) if spreads else None
+def _phases_ms(runs: Sequence[Measurement]) -> dict[str, float]:
+    """Means over the runs: medians of parts do not add up to the step."""
+    names = dict.fromkeys(name for m in runs for name in m.phases_ms)
+    return {name: statistics.fmean(_mean_ms(m, name) for m in runs) for name in names}
+
+
+def _mean_ms(m: Measurement, phase: str) -> float:
+    return m.phases_ms[phase].mean if phase in m.phases_ms else 0.0
+
+
+def _spread(spreads: Sequence[Spread]) -> Spread | None:
+    """The median run's figures; but the mean is one over all runs, as its parts are."""
+    if not spreads:
+        return None
+    figures = {name: statistics.median(getattr(s, name) for s in spreads) for name in Spread.model_fields}
+    return Spread(**{**figures, "mean": statistics.fmean(s.mean for s in spreads)})
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -19,7 +19,11 @@ _SLUG = 60
 
 
 class Interrupted(Exception):
-    """Ctrl-C during a trial: everything before it is on disk."""
+    """Ctrl-C during a trial: everything before it is on disk, in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self.folder = folder
 
 
 @dataclass
@@ -59,7 +63,7 @@ class Bench:
         )  # fmt: skip
         trial = run_trial((*self.prefix, *self.command), words, folder, settings, self.sink, self.progress)
         if trial.outcome == "interrupted":
-            raise Interrupted
+            raise Interrupted(self.folder)
         self.trials.append(trial)
         self.used_s += trial.seconds
         return trial

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -27,6 +28,8 @@ from vivace.tune.trials import ENTRY, environment_of
 __all__ = ["Ran", "read_words", "run"]
 
 RECORD = "run.json"
+_EXIT_NOT_APPLIED = 2
+_REFUSED = "refused-*.json"
 _POLL_S = 0.2
 _FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 
@@ -37,6 +40,8 @@ class Ran:
     folder: Path
     told: dict[str, str]
     """For each practice: "applied: …", or why not."""
+    missing: tuple[str, ...] = ()
+    """With ``strict``: the practices that it failed for although the command itself ended well."""
 
 
 def read_words(text: str) -> tuple[str, ...]:
@@ -47,7 +52,7 @@ def read_words(text: str) -> tuple[str, ...]:
         if word.startswith("@"):
             path = Path(word[1:])
             proof = Proof.load(_proof_in(path) if path.is_dir() else path)
-            words += [gain.practice for gain in proof.practices]
+            words += [gain.practice for gain in proof.practices]  # none, where the tune kept none
         elif word:
             words.append(word)
     return parse_words(words)
@@ -72,7 +77,10 @@ def run(
     name: str | None,
     on_told: Callable[[dict[str, str]], None],
 ) -> Ran:
-    """``on_told`` is called once, when the process has said what became of each practice."""
+    """``on_told`` is called once, when the process has said what became of each practice.
+
+    With ``strict`` a training stops by itself after its first steps; one that ends before that fails here.
+    """
     if not command:
         raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
     folder = new_run_folder(_place(output), name or name_of_command(command))
@@ -89,15 +97,35 @@ def run(
     )
     record.save(folder / RECORD)
     environment = environment_for(settings, {**environment_of(words), **os.environ})
-    code = _wait(_start(command, environment), folder, on_told)
-    told = read_told(folder)
+    try:
+        process = _start(command, environment)
+    except UserError:
+        record.model_copy(update={"state": "failed", "ended_at": _now()}).save(folder / RECORD)
+        raise
+    code = _wait(process, folder, on_told)
+    told = _told(folder)
+    missing = tuple(word for word, text in told.items() if not text.startswith("applied"))
+    ended_too_early = strict and code == 0 and bool(missing)
+    code = _EXIT_NOT_APPLIED if ended_too_early else code
     state: RunState = "completed" if code == 0 else "cancelled" if code in (130, 143) else "failed"
     record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told}).save(
         folder / RECORD
     )
-    for path in folder.glob("practices-*.json"):
-        path.unlink(missing_ok=True)
-    return Ran(code, folder, told)
+    for pattern in ("practices-*.json", _REFUSED):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)
+    return Ran(code, folder, told, missing if ended_too_early else ())
+
+
+def _told(folder: Path) -> dict[str, str]:
+    """What became of the practices; where nothing trained, why they were refused."""
+    if told := read_told(folder):
+        return told
+    for path in sorted(folder.glob(_REFUSED)):
+        with contextlib.suppress(OSError, ValueError):
+            refused: dict[str, str] = json.loads(path.read_text())
+            return refused
+    return {}
 
 
 def _place(output: Path) -> Path:
@@ -127,7 +155,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dic
                 told = True
                 on_told(state)
     if not told:
-        on_told(read_told(folder))
+        on_told(_told(folder))
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 

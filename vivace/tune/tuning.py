@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.markup import escape
@@ -12,11 +11,11 @@ from rich.markup import escape
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
 from vivace.measure.folder import name_of_command, new_run_folder
-from vivace.records.base import write_text_atomically
 from vivace.records.finding import Findings, Risk
 from vivace.records.proof import Proof
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.diagnosis import together
+from vivace.tune.options_file import read_options, write_options
 from vivace.tune.proving import prove
 from vivace.tune.searching import measured, search
 from vivace.tune.trials import Settings
@@ -53,9 +52,7 @@ def tune(
     """Search and prove. ``say`` gets one line a trial. Raises ``Interrupted`` after Ctrl-C; nothing is lost."""
     _check(options)
     folder = resume or new_run_folder(output, name or name_of_command(options.command))
-    if resume is None:
-        # For its user only: the command as it was typed, for --resume, may hold a secret.
-        write_text_atomically(folder / OPTIONS, json.dumps(asdict(options), indent=2) + "\n", mode=0o600)
+    write_options(folder / OPTIONS, options)  # with --resume too: another --budget holds from then on
     say(f"  [dim]folder: {escape(str(folder))}[/]")
     settings = Settings(steps=options.steps, timeout_s=options.timeout_s)
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
@@ -73,14 +70,8 @@ def tune(
 
 def resume_options(folder: Path) -> Options:
     """What an interrupted tune was asked."""
-    try:
-        fields = json.loads((folder / OPTIONS).read_text(encoding="utf-8"))
-        lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
-        return replace(Options(lists["command"]), **{**fields, **lists})
-    except FileNotFoundError:
-        raise UserError(f"{folder} holds no tune to go on with", hint="vivace tune --resume runs/NAME-001") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{folder / OPTIONS} cannot be read: {error}") from None
+    nothing = UserError(f"{folder} holds no tune to go on with", hint="vivace tune --resume runs/NAME-001")
+    return read_options(folder / OPTIONS, Options, nothing)
 
 
 def _check(options: Options) -> None:

@@ -60,7 +60,7 @@ class Stream(IterableDataset):
     def __iter__(self):
         return iter([1, 2, 3])
 
-Parts([Doubled(), Same()], on_refusal=print).catch_the_rest()
+Parts([Doubled(), Same()]).catch_the_rest()
 print([int(batch) for batch in DataLoader(Stream(), 1)])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)

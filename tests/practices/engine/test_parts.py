@@ -40,32 +40,24 @@ class Faulty(Change):
         raise ValueError("of the script, perhaps")
 
 
-def parts_of(change: Change) -> tuple[Parts, list[str | None]]:
-    told: list[str | None] = []
-    return Parts([change], lambda refused: told.append(refused.refused)), told
-
-
 def test_an_error_with_flags_is_a_refusal_in_one_line():
     change = Faulty(halfway=False)
-    parts, told = parts_of(change)
-    parts.set_flags()
-    assert told == ["could not be applied: OSError: no such flag"]
+    Parts([change]).set_flags()
+    assert change.refused == "could not be applied: OSError: no such flag"
 
 
 @pytest.mark.parametrize("halfway", [False, True])
 def test_arguments_are_put_back(halfway: bool):
     change = Faulty(halfway)
-    parts, told = parts_of(change)
     arguments = {"lr": 0.1}
-    parts.change_arguments(change, change.optimizer, arguments, torch.optim.SGD)
+    Parts([change]).change_arguments(change, change.optimizer, arguments, torch.optim.SGD)
     assert arguments == {"lr": 0.1}
-    assert (change.done, told) == (None, ["could not be applied: ValueError: no such rate"])
+    assert (change.done, change.refused) == (None, "could not be applied: ValueError: no such rate")
 
 
 def prepare(change: Faulty, root: torch.nn.Module) -> None:
-    parts, _ = parts_of(change)
     change.flags = lambda: None  # type: ignore[method-assign]
-    parts.prepare(root)
+    Parts([change]).prepare(root)
 
 
 def test_a_model_that_is_untouched_is_used_as_it_is():
@@ -91,9 +83,8 @@ def test_models_may_hold_tensors_without_strides():
 
 def test_once_the_script_computes_errors_are_not_caught():
     change = Faulty(halfway=False)
-    parts, _ = parts_of(change)
     with pytest.raises(ValueError, match="of the script, perhaps"):
-        parts.attempt(change, change.inputs, torch.nn.Linear(2, 2), (), {})
+        Parts([change]).attempt(change, change.inputs, torch.nn.Linear(2, 2), (), {})
 
 
 # To ask whether it has a set_epoch raises KeyError: after the number of workers was changed already.

@@ -120,6 +120,35 @@ def test_a_rank_that_did_not_complete_fails_the_size(search: Callable):
 def test_a_size_of_its_own_that_does_not_fit_is_halved(search: Callable):
     found = search(lambda size, name: trained(size, name) if size <= 8 else failed("out-of-memory", name))
     assert (found.own_size, found.largest) == (16, 8)
+    assert "from 16 to 8 (0.5×)" in found.advice[0]
+    assert found.advice[-1].startswith("to keep the global batch of 16: accumulate gradients over 2 micro-batches of 8")
+    assert (found.memory, found.limit_gib) == ("GPU", 80.0)  # of the sizes that trained
+    assert found.machine is not None
+
+
+def test_an_own_size_that_does_not_fit_needs_no_advice_where_the_global_batch_stays(search: Callable):
+    """The flag is about the parts of an accumulated batch of 64."""
+
+    def answer(size: int, name: str) -> Trial:
+        if size > 8:
+            return failed("out-of-memory", name)
+        record = trained(64, name).measurement
+        assert record is not None
+        return made_trial(name, (), None, measurement=record.model_copy(update={"micro_batches": 64 / size}))
+
+    sizes = Asked("batch", ("python", "train.py", "-b", "16"), flag="-b", values=(4, 8), budget_s=1e6)
+    found = search(answer, sizes)
+    assert (found.own_size, found.largest) == (16, 8)
+    assert found.advice == ()
+
+
+def test_a_batch_that_cannot_be_read_is_an_error(search: Callable):
+    def answer(_size: int, name: str) -> Trial:
+        record = made_measurement(batch_size=None, samples_per_s=None)
+        return made_trial(name, (), None, measurement=record)
+
+    with pytest.raises(UserError, match="no batch size could be read"):
+        search(answer)
 
 
 def test_a_command_that_does_not_train_is_an_error(search: Callable):

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from report.made import spread
+from collections.abc import Sequence
+from pathlib import Path
 
-from vivace.records.search import LoaderTried
-from vivace.tune.finders.loader import _notes, _why_no_more, best_of, next_workers
+import pytest
+from report.made import made_measurement, made_trial, spread
+
+from vivace.errors import UserError
+from vivace.records.measurement import Loader
+from vivace.records.search import LoaderSearch, LoaderTried
+from vivace.records.trial import Trial
+from vivace.tune import bench
+from vivace.tune.finders.asked import Asked
+from vivace.tune.finders.loader import _notes, _why_no_more, best_of, find_loader, next_workers
 
 
 def ran(workers: int, rate: float, waits: bool = True, prefetch: int | None = None) -> LoaderTried:
@@ -56,3 +65,41 @@ def test_a_gain_beyond_the_waits_is_explained_and_one_within_is_not():
 def test_the_end_says_what_was_run():
     assert "up to 4 workers were run" in _why_no_more([ran(0, 1.0), ran(4, 2.0)], cores=4)
     assert "more than 1 workers were not run" in _why_no_more([ran(0, 1.0), ran(1, 2.0)], cores=4)
+
+
+def search(monkeypatch: pytest.MonkeyPatch, folder: Path, own: Trial, more: Trial) -> LoaderSearch:
+    """``find_loader`` over stand-ins: the script's own run, and every run with other workers."""
+
+    def stand_in(_command: object, words: Sequence[str], *_: object) -> Trial:
+        return more if words else own
+
+    monkeypatch.setattr(bench, "run_trial", stand_in)
+    asked = Asked("loader", ("python", "train.py"), budget_s=1e6)
+    return find_loader(asked, folder, lambda *_: None, lambda _: None, lambda _: None)
+
+
+def waiting(**more: object) -> Trial:
+    """20 of 100 ms are spent waiting for a loader without workers."""
+    loader = Loader(
+        batch_size=64, num_workers=0, pin_memory=False, persistent_workers=False, prefetch_factor=None, iterable=False,
+        batches=6,
+    )  # fmt: skip
+    return made_trial("own", (), None, measurement=made_measurement(100.0, loaders=(loader,), **more))
+
+
+def test_a_crash_with_more_workers_is_not_called_no_help(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    crash = made_trial("more", (), None, outcome="crash", message="Traceback\nRuntimeError: too many open files")
+    found = search(monkeypatch, tmp_path, waiting(), crash)
+    assert found.ended == "1 worker, prefetch 2 did not train (RuntimeError: too many open files)"
+    assert (found.complete, found.words) == (True, ())
+
+
+def test_a_batch_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    with pytest.raises(UserError, match="no batch size could be read"):
+        search(monkeypatch, tmp_path, waiting(batch_size=None, samples_per_s=None), waiting())
+
+
+def test_a_setting_without_a_throughput_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    told = {"workers=1": "applied: 1 workers"}
+    found = search(monkeypatch, tmp_path, waiting(), waiting(samples_per_s=None, practices=told))
+    assert found.ended == "no throughput could be measured with 1 worker, prefetch 2"

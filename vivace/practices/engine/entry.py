@@ -1,6 +1,7 @@
 """Called by the bootstrap right after ``import torch`` in the user's process: puts the asked practices in place.
 
-Leaves ``practices-RANK-PID.json`` in the run's folder: for each word what was changed, or why nothing was.
+Leaves ``practices-RANK-PID.json`` in the run's folder: for each word what was changed, or why nothing was. A process
+that never trained but made parts that were refused leaves ``refused-RANK-PID.json``, with ``--strict``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def install(settings_text: str) -> None:
     settings = Settings.from_text(settings_text)
     changes = {word: _change_of(word) for word in settings.practices}
     told = _Told(settings, changes)
-    parts = Parts(list(changes.values()), told.on_refusal)
+    parts = Parts(list(changes.values()))
     parts.catch_what_measuring_goes_around()
     if settings.measure:
         measuring.install(settings_text)
@@ -66,37 +67,39 @@ class _Told:
 
     def watch(self) -> None:
         register_optimizer_step_post_hook(self._on_step)
-        atexit.register(self._write)
-        multiprocessing.util.Finalize(None, self._write, exitpriority=1)
-
-    def on_refusal(self, change: Change) -> None:
-        if self.settings.strict and not change.done:
-            word = next(word for word, known in self.changes.items() if known is change)
-            self._stop(word, change.refused or "")
+        atexit.register(self._at_exit)
+        multiprocessing.util.Finalize(None, self._at_exit, exitpriority=1)
 
     def _on_step(self, *_: Any) -> None:
         self.steps += 1
         if self.steps == self.AFTER_STEPS:
-            self._write()
-            for word, text in self.state().items():
-                if self.settings.strict and not text.startswith("applied"):
-                    self._stop(word, text)
+            self._write("practices")
+            if self.settings.strict:
+                self._stop_unless_all_applied()
 
-    def _stop(self, word: str, why: str) -> None:
-        self.steps = max(1, self.steps)  # a process that gets here is one that trains
-        self._write()
-        if rank_and_world()[0] == 0:
-            sys.stderr.write(f"vivace: {word} does not apply: {why} (--strict)\n")
-        raise SystemExit(2)
+    def _stop_unless_all_applied(self) -> None:
+        """Not at a refusal: one loader may have its workers already, and a later one be changed."""
+        for word, text in self.state().items():
+            if not text.startswith("applied"):
+                if rank_and_world()[0] == 0:
+                    sys.stderr.write(f"vivace: {word} does not apply: {text} (--strict)\n")
+                raise SystemExit(2)
+
+    def _at_exit(self) -> None:
+        """An exit code cannot be changed here: of fewer steps, the parent decides."""
+        if self.steps:
+            self._write("practices")
+        elif self.settings.strict and any(change.refused and not change.done for change in self.changes.values()):
+            self._write("refused")  # perhaps no training at all: the launcher of ranks, a data preparation
 
     def state(self) -> dict[str, str]:
         return {word: _sentence(change) for word, change in self.changes.items()}
 
-    def _write(self) -> None:
-        if os.getpid() != self.pid or self.steps == 0:
-            return  # a forked child, or a process that does not train: the launcher of ranks, a data preparation
+    def _write(self, name: str) -> None:
+        if os.getpid() != self.pid:
+            return  # a forked child
         with contextlib.suppress(OSError):
-            path = Path(self.settings.folder) / f"practices-{rank_and_world()[0]}-{self.pid}.json"
+            path = Path(self.settings.folder) / f"{name}-{rank_and_world()[0]}-{self.pid}.json"
             temporary = path.with_suffix(".tmp")
             temporary.write_text(json.dumps(self.state()))
             os.replace(temporary, path)

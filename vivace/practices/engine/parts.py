@@ -37,8 +37,8 @@ _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 class Parts:
     """One per process. ``asleep`` in forked children."""
 
-    def __init__(self, changes: Sequence[Change], on_refusal: Any) -> None:
-        self.changes, self.on_refusal = changes, on_refusal
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.changes = changes
         self.asleep = False
         self.inside = False  # a root's forward is running
         self.met: WeakSet[torch.nn.Module] = WeakSet()
@@ -82,7 +82,7 @@ class Parts:
         try:
             return function(*args)
         except NotApplicable as reason:
-            self._refuse(change, str(reason))
+            _refuse(change, str(reason))
             return None
 
     def attempt_before_use(
@@ -99,7 +99,7 @@ class Parts:
             if not untouched():
                 raise
             change.done = done
-            self._refuse(change, f"could not be applied: {_in_a_line(error)}")
+            _refuse(change, f"could not be applied: {_in_a_line(error)}")
 
     def change_arguments(self, change: Change, function: Any, arguments: dict[str, Any], *more: Any) -> None:
         """``function`` changes a constructor's arguments in place; an error of its own leaves them as they were."""
@@ -111,10 +111,6 @@ class Parts:
             return True
 
         self.attempt_before_use(change, function, *more, arguments, untouched=put_back)
-
-    def _refuse(self, change: Change, reason: str) -> None:
-        change.refused = change.refused or reason
-        self.on_refusal(change)
 
     def prepare(self, root: torch.nn.Module) -> None:
         """A root is about to be wrapped or called for the first time."""
@@ -131,6 +127,11 @@ class Parts:
     def _change_model(self, change: Change, root: torch.nn.Module) -> None:
         before = _looks(root)
         self.attempt_before_use(change, change.model, root, untouched=lambda: _looks(root) == before)
+
+
+def _refuse(change: Change, reason: str) -> None:
+    """The first reason is the one that is told. A later part may be changed nevertheless."""
+    change.refused = change.refused or reason
 
 
 def _catch_arguments(parts: Parts, kind: Any, changes: Sequence[Change], part: str) -> None:

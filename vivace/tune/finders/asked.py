@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vivace.errors import UserError
-from vivace.records.base import write_text_atomically
+from vivace.tune.options_file import read_options, write_options
 
 __all__ = ["Asked", "read_asked", "write_asked"]
 
@@ -30,20 +28,12 @@ class Asked:
 
 
 def write_asked(folder: Path, asked: Asked) -> None:
-    # For its user only: the command as it was typed, for --resume, may hold a secret.
-    write_text_atomically(folder / FILE, json.dumps(asdict(asked), indent=2) + "\n", mode=0o600)
+    write_options(folder / FILE, asked)
 
 
 def read_asked(folder: Path, what: str) -> Asked:
-    hint = f"vivace find {what} --resume runs/NAME-001"
-    try:
-        fields: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
-        asked = Asked(**{**fields, **lists})
-    except FileNotFoundError:
-        raise UserError(f"{folder} holds no search to go on with", hint=hint) from None
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{folder / FILE} cannot be read: {error}") from None
+    nothing = UserError(f"{folder} holds no search to go on with", hint=f"vivace find {what} --resume runs/NAME-001")
+    asked = read_options(folder / FILE, Asked, nothing)
     if asked.what != what:
         raise UserError(
             f"{folder} holds a search for the {asked.what}", hint=f"vivace find {asked.what} --resume {folder}"

@@ -21,9 +21,10 @@ from vivace.records.search import BatchSearch, BatchTried
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.finders.asked import Asked
+from vivace.tune.finders.batch_size import micro_batch
 from vivace.tune.finders.flags import check_flag, value_of, with_value
 from vivace.tune.finders.room import room_of
-from vivace.tune.finders.scaling import advice_for
+from vivace.tune.finders.scaling import advice_for, as_if_it_fitted
 from vivace.tune.finders.sizes import KNEE_SHARE, fits, knee, largest, next_size
 from vivace.tune.trials import Settings
 
@@ -53,7 +54,8 @@ class _Finder:
     folder: Path
     bench: Bench
     tried: list[BatchTried] = field(default_factory=list)
-    own_record: Measurement | None = None
+    first_record: Measurement | None = None
+    """Of the first run that trained: the script's own, or a smaller size where that does not fit."""
     own_size: int | None = None
     longest_first: tuple[str, ...] | None = None
     """The word of every run, where inputs differ in length; None as long as no run has told."""
@@ -79,9 +81,9 @@ class _Finder:
                 hint=smaller if trial.outcome == "out-of-memory" else "`vivace measure -- COMMAND` shows more",
             )
         else:
-            self.own_record = trial.measurement
-            self.own_size = written or _micro_batch(trial.measurement)
-            self.samples_per_size = _micro_batch(trial.measurement) / self.own_size
+            self.first_record = trial.measurement
+            self.own_size = written or micro_batch(trial.measurement)
+            self.samples_per_size = micro_batch(trial.measurement) / self.own_size
         self._note(self.own_size, self._with_the_longest_batch(trial))
 
     def _with_the_longest_batch(self, trial: Trial) -> Trial:
@@ -150,7 +152,8 @@ class _Finder:
         record, place = trial.measurement, f"trials/{trial.name}"
         if trial.outcome != "ok" or record is None:
             return BatchTried(size=size, outcome=trial.outcome, message=trial.message, trial=place)
-        micro = _micro_batch(record)
+        micro = micro_batch(record)
+        self.first_record = self.first_record or record
         self._check_that_it_followed(size, micro)
         self.samples_per_size = self.samples_per_size or micro / size
         self.ranks = self.ranks or len(record.ranks)
@@ -195,7 +198,7 @@ class _Finder:
         asked, margin = self.asked, self.asked.margin_gib
         chosen = knee(self.tried, margin)
         command = with_value(asked.command, asked.flag, chosen) if chosen is not None else ()
-        room = room_of(self.own_record) if self.own_record else None
+        room = room_of(self.first_record) if self.first_record else None
         bad = [one.size for one in self.tried if not fits(one, margin)]
         top = largest(self.tried, margin)
         search = BatchSearch(
@@ -214,7 +217,7 @@ class _Finder:
             advice=self._advice(chosen),
             run_with=shlex.join(safe_command(command)),
             notes=tuple(self._notes()),
-            machine=self.own_record.machine if self.own_record else None,
+            machine=self.first_record.machine if self.first_record else None,
         )
         search.save(self.folder / RECORD)
         return search
@@ -222,9 +225,10 @@ class _Finder:
     def _advice(self, chosen: int | None) -> tuple[str, ...]:
         by_size = {one.size: one for one in self.tried}
         own = by_size.get(self.own_size or 0)
-        if chosen is None or own is None or self.own_record is None:
+        if chosen is None or own is None or self.first_record is None:
             return ()
-        return advice_for(own, by_size[chosen], self.own_record)
+        trained = [one for one in self.tried if one.trained]
+        return advice_for(own if own.trained else as_if_it_fitted(own, trained), by_size[chosen], self.first_record)
 
     def _notes(self) -> list[str]:
         close = f"{100 * (1 - KNEE_SHARE):.0f} %"
@@ -245,17 +249,6 @@ def _longest_seen(record: Measurement, why_not: str) -> str:
         f"({share}). A longer one may come: leave a larger margin"
         + (f" (the longest could not be put first: {why_not})" if why_not else "")
     )
-
-
-def _micro_batch(record: Measurement) -> int:
-    """Samples per forward: with accumulation, the flag may be about these."""
-    if record.batch_size is None:
-        raise UserError(
-            "no batch size could be read from the inputs of the model, so no size can be verified",
-            hint="`vivace measure -- COMMAND` shows what could be read",
-        )
-    parts = record.micro_batches or 1.0
-    return round(record.batch_size / parts) if record.optimizers == 1 and parts >= 1 else record.batch_size
 
 
 def _line(one: BatchTried, good: bool) -> str:

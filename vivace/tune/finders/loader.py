@@ -23,6 +23,7 @@ from vivace.records.search import LoaderSearch, LoaderTried
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.finders.asked import Asked
+from vivace.tune.finders.batch_size import check_batch_is_known
 from vivace.tune.trials import Settings
 
 __all__ = ["RECORD", "best_of", "find_loader", "next_workers"]
@@ -96,6 +97,7 @@ class _Finder:
         if trial.outcome != "ok" or trial.measurement is None:
             raise UserError(f"the command does not train as it is ({trial.outcome}): {last_line(trial.message)}")
         self.own = trial.measurement
+        check_batch_is_known(self.own)
         loader = waited_for(self.own)
         if loader is None:
             raise UserError(
@@ -139,7 +141,13 @@ class _Finder:
         trial = self.bench.run("-".join(words).replace("=", "-"), words)
         self._note(words, workers, prefetch, trial)
         if trial.outcome == "ok" and not self.tried[-1].trained:
-            self.ended, self.complete = f"the loader cannot be changed from outside: {self.tried[-1].message}", True
+            refused = self.tried[-1].message
+            self.ended = (
+                f"the loader cannot be changed from outside: {refused}"
+                if refused
+                else f"no throughput could be measured with {_setting(self.tried[-1])}"
+            )
+            self.complete = True
             return False
         return True
 
@@ -188,6 +196,10 @@ class _Finder:
 
 
 def _why_no_more(tried: Sequence[LoaderTried], cores: int) -> str:
+    failed = [one for one in tried if not one.trained]
+    if failed:
+        why = last_line(failed[-1].message) or failed[-1].outcome
+        return f"{_setting(failed[-1])} did not train ({why})"
     most = max(one.workers for one in tried)
     if most >= cores:
         return f"up to {most} workers were run: the cores that a rank may use"
@@ -234,8 +246,12 @@ def _by_hand(best: LoaderTried) -> str:
     return f"DataLoader(…, num_workers={best.workers}, persistent_workers=True{prefetch})"
 
 
+def _setting(one: LoaderTried) -> str:
+    return f"{one.workers} worker{'s' * (one.workers != 1)}" + (f", prefetch {one.prefetch}" if one.prefetch else "")
+
+
 def _line(one: LoaderTried) -> str:
-    name = f"{one.workers} workers" + (f", prefetch {one.prefetch}" if one.prefetch else "")
+    name = _setting(one)
     if not one.trained:
         return f"[yellow]–[/] {name:24} {escape(last_line(one.message)) or one.outcome}"
     return f"[green]✓[/] {name:24} {one.samples_per_s:,.1f} samples/s, {one.workers_memory_gib or 0:.2f} GiB in workers"

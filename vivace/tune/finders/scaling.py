@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from vivace.records.measurement import Measurement
 from vivace.records.search import BatchTried
 
-__all__ = ["advice_for"]
+__all__ = ["advice_for", "as_if_it_fitted"]
 
 _SQUARE_ROOT = ("adam", "lamb", "rmsprop", "adagrad", "adafactor", "lion")
 
@@ -33,6 +34,19 @@ def advice_for(own: BatchTried, chosen: BatchTried, record: Measurement) -> tupl
             "gradients no longer needs to"
         )
     return tuple(lines)
+
+
+def as_if_it_fitted(own: BatchTried, trained: Sequence[BatchTried]) -> BatchTried:
+    """The script's own size, which did not train, with the batch that it would have had.
+
+    In proportion to a size that trained; the same where sizes that trained had all the same (a flag about the parts
+    of an accumulated batch).
+    """
+    first, last = trained[0], trained[-1]
+    before = first.global_batch_size or first.batch_size or 0
+    fixed = len(trained) > 1 and before == (last.global_batch_size or last.batch_size or 0)
+    whole = before if fixed else round(before * own.size / first.size)
+    return own.model_copy(update={"global_batch_size": whole, "ranks": first.ranks})
 
 
 def _learning_rate(factor: float, record: Measurement) -> str:

@@ -1,0 +1,62 @@
+"""``VIVACE_RUNS``: where one command writes, the others look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from report.made import made_measurement
+from typer.testing import CliRunner
+
+from vivace.cli.app import application
+from vivace.records.run import Run
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Path:
+    """The folder of a job that was sent."""
+    folder = tmp_path / "elsewhere" / "train-001"
+    folder.mkdir(parents=True)
+    files = {"stdout": str(folder / "%j.out"), "stderr": str(folder / "%j.err")}
+    run = Run(
+        command=("python",), launcher="slurm", name="train", job_id="77", state="queued", folder=str(folder), **files
+    )
+    run.save(folder / "run.json")
+    return folder
+
+
+def output_of(*arguments: str, runs: Path) -> str:
+    result = CliRunner().invoke(application(arguments), arguments, env={"VIVACE_RUNS": str(runs)})
+    assert result.exit_code == 0, result.exception
+    return result.output
+
+
+def test_logs_looks_there(sent: Path):
+    assert output_of("logs", "train", "--path", runs=sent.parent) == f"{sent / '77.out'}\n"
+
+
+def test_inside_a_job_it_is_the_runs_own_folder(sent: Path):
+    assert output_of("logs", "train", "--path", runs=sent) == f"{sent / '77.out'}\n"
+
+
+def test_status_looks_there(sent: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("vivace.cli.status.ask_slurm", lambda _job: None)
+    monkeypatch.setattr("vivace.cli.status.energy_j", lambda _job: None)
+    assert '"job_id": "77"' in output_of("status", "train", "--json", runs=sent.parent)
+
+
+@pytest.mark.parametrize("command", ["submit", "status", "logs", "report"])
+def test_the_help_names_it(command: str):
+    assert (
+        "VIVACE_RUNS" in CliRunner().invoke(application([command]), [command, "--help"], env={"COLUMNS": "200"}).output
+    )
+
+
+def test_report_takes_the_latest_run_there(vivace: Callable, tmp_path: Path):
+    folder = tmp_path / "elsewhere" / "train-001"
+    folder.mkdir(parents=True)
+    made_measurement().save(folder / "measurement.json")
+    done = vivace("report", VIVACE_RUNS="elsewhere")
+    assert done.code == 0, done.err
+    assert done.err == "report: elsewhere/train-001/report.html\n"

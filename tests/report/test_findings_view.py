@@ -1,0 +1,25 @@
+"""Findings in a terminal."""
+
+from __future__ import annotations
+
+from report.made import in_terminal, made_finding, made_measurement
+
+from vivace.records.finding import Findings
+from vivace.report.findings_view import findings_view
+
+
+def test_a_cause_is_told_also_where_nothing_was_found():
+    findings = Findings(measurement="m.json", findings=(), verdict="tuned", notes=("the loader costs 12 ms a step",))
+    shown = in_terminal(findings_view(findings, made_measurement()))
+    assert "Well tuned" in shown
+    assert shown.endswith("\ncause: the loader costs 12 ms a step\n")
+    unknown = findings.model_copy(update={"verdict": "unknown", "notes": ("incomplete: the run ended",)})
+    assert in_terminal(findings_view(unknown, made_measurement())).endswith(
+        "is not whole.\nincomplete: the run ended\n"
+    )
+
+
+def test_lines_to_write_by_hand_are_not_broken():
+    line = f"DataLoader({'x' * 100})"
+    findings = Findings(measurement="m.json", findings=(made_finding(by_hand=line),), verdict="improvable")
+    assert f"\n      {line}\n" in in_terminal(findings_view(findings, made_measurement()))

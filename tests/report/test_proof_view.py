@@ -1,0 +1,60 @@
+"""A proof in a terminal: commands that can be copied, and words for harm that say what is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report.made import in_terminal, made_finding, made_proof
+
+from vivace.records.proof import Gain, Harm, Risk
+from vivace.report.proof_view import proof_view
+from vivace.report.run_folder import RunFolder
+from vivace.report.run_page import run_page
+
+LONG = "vivace run --with bf16 -- python " + " ".join(f"--option-{n} value" for n in range(20))
+FOLDER = Path("runs/train-001")
+GREEN, YELLOW, RED = "\x1b[32m", "\x1b[33m", "\x1b[31m"
+
+
+def test_no_line_to_copy_is_broken_at_the_width_of_the_terminal():
+    by_hand = "\n".join("x" * 100 + f" {n}" for n in range(2))
+    note = f"not tried for want of time: compile; go on with: {LONG}"
+    gain = Gain(practice="bf16", risk=Risk.ROUNDING, by_hand=by_hand)
+    proof = made_proof(practices=(gain,), proposed=(made_finding(by_hand=LONG),), run_with=LONG, notes=(note,))
+    lines = in_terminal(proof_view(proof)).splitlines()
+    assert {f"  {LONG}", f"      {LONG}", note} <= set(lines)
+    assert [f"  {line}" for line in by_hand.splitlines()] == lines[-2:]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "colour", "text", "title"),
+    [
+        ("not comparable", YELLOW, "harm: not checked (why)", "Harm to the training: not checked"),
+        ("outside the band", RED, "harm: outside the band. ", "Harm to the training"),
+        ("same losses", GREEN, "no harm: same losses. ", "No harm to the training"),
+    ],
+)
+def test_what_is_known_about_harm_is_said_in_its_colour(verdict: Any, colour: str, text: str, title: str):
+    proof = made_proof(harm=Harm(verdict=verdict, says="why"))
+    assert f"{colour}{text}\x1b[0m" in in_terminal(proof_view(proof), colours=True)
+    assert f"<h2>{title}</h2>" in run_page(RunFolder(FOLDER, proof=proof))
+
+
+def test_the_page_does_not_call_losses_that_were_not_compared_a_result():
+    harm = Harm(verdict="not comparable", says="the script shows too few losses to compare")
+    text = run_page(RunFolder(FOLDER, proof=made_proof(harm=harm)))
+    assert "Harm was not checked: the script shows too few losses to compare." in text
+    assert '<span class="verdict not">not checked</span>' in text
+    assert "No harm" not in text
+
+
+def test_a_hidden_value_is_asked_for_and_nothing_is_where_none_is():
+    hidden = made_proof(run_with="vivace run --with bf16 -- python train.py --api-key '***'")
+    asked = "  vivace run --with bf16 -- python train.py --api-key '***'\n  put your own value for ***\n"
+    assert asked in in_terminal(proof_view(hidden))
+    assert "Put your own value for ***." in run_page(RunFolder(FOLDER, proof=hidden))
+    plain = made_proof()
+    assert "your own value" not in in_terminal(proof_view(plain))
+    assert "your own value" not in run_page(RunFolder(FOLDER, proof=plain))

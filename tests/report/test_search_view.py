@@ -1,0 +1,44 @@
+"""What a finder recommends, in a terminal: its command can be copied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from report.made import in_terminal
+
+from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
+from vivace.report.run_folder import RunFolder
+from vivace.report.run_page import run_page
+from vivace.report.search_view import batch_view, loader_view
+
+FOLDER = Path("runs/train-001")
+LONG = "python train.py " + " ".join(f"--option-{n} value" for n in range(20))
+HIDDEN = f"{LONG} --token '***'"
+
+
+def batch(run_with: str) -> BatchSearch:
+    tried = (BatchTried(size=8, outcome="ok", samples_per_s=1.0),)
+    return BatchSearch(
+        command=("python",), flag="-b", tried=tried, margin_gib=2.0, knee=8, largest=8, run_with=run_with
+    )
+
+
+def loader(run_with: str) -> LoaderSearch:
+    tried = (LoaderTried(words=("workers=2",), workers=2, outcome="ok", samples_per_s=1.0),)
+    return LoaderSearch(
+        command=("python",), tried=tried, limits=True, workers=2, words=("workers=2",), run_with=run_with, by_hand=LONG
+    )
+
+
+def test_no_line_to_copy_is_broken_at_the_width_of_the_terminal():
+    assert in_terminal(batch_view(batch(LONG))).endswith(f"\n  {LONG}\n")
+    assert in_terminal(loader_view(loader(LONG))).endswith(f"\n  {LONG}\n  {LONG}\n")
+
+
+def test_a_hidden_value_is_asked_for():
+    asked = f"\n  {HIDDEN}\n  put your own value for ***\n"
+    assert asked in in_terminal(batch_view(batch(HIDDEN)))
+    assert asked in in_terminal(loader_view(loader(HIDDEN)))
+    for run in (RunFolder(FOLDER, batch=batch(HIDDEN)), RunFolder(FOLDER, loader=loader(HIDDEN))):
+        assert "Put your own value for ***." in run_page(run)
+    assert "your own value" not in run_page(RunFolder(FOLDER, batch=batch(LONG)))

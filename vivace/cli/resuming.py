@@ -1,0 +1,31 @@
+"""What may stand beside ``--resume``: an option that would change nothing is refused, not passed over in silence."""
+
+from __future__ import annotations
+
+import typer
+
+from vivace.errors import UserError
+
+__all__ = ["refuse_beside_resume"]
+
+_MAY_CHANGE = ("resume", "budget", "json", "verbose")
+
+
+def refuse_beside_resume(context: typer.Context) -> None:
+    """What was asked the first time holds: trials that are on disk would not fit to anything else."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in _MAY_CHANGE or not _was_typed(context, name):
+            continue
+        if name == "command":
+            raise UserError("--resume takes its command from the folder", hint="leave out what comes after --")
+        option = max(parameter.opts, key=len)
+        raise UserError(
+            f"{option} cannot be changed with --resume: what was asked the first time holds",
+            hint=f"leave out {option}, or start again without --resume; --budget may be another",
+        )
+
+
+def _was_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
