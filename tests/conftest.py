@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,23 @@ def environment(**more: str) -> dict[str, str]:
     """One thread a process: two test workers share two cores, and results must not depend on their number."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("VIVACE_", "RANK", "WORLD_SIZE", "SLURM_"))}
     return {**keep, "OMP_NUM_THREADS": "1", **more}
+
+
+def interrupted(arguments: Sequence[str], cwd: Path, ready: Callable[[], bool]) -> Done:
+    """``vivace ARGUMENTS`` with a Ctrl-C, which reaches the whole group of processes, once ``ready()``."""
+    process = subprocess.Popen(
+        [*VIVACE, *arguments], cwd=cwd, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a background shell
+    )  # fmt: skip
+    deadline = time.monotonic() + 200
+    while not ready():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    return Done(subprocess.CompletedProcess(arguments, process.returncode, out, err), cwd / "runs")
 
 
 @pytest.fixture

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import VIVACE, environment
+from conftest import interrupted
 
 from vivace.records.search import BatchSearch
 
@@ -98,21 +94,10 @@ def test_a_search_out_of_time_goes_on_where_it_stopped(vivace: Callable, tmp_pat
 
 
 def test_ctrl_c_keeps_what_was_run(tmp_path: Path):
-    command = [*VIVACE, *BATCH, "--", *SIZED, "--samples", "100000"]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a background shell
-    )  # fmt: skip
-    deadline = time.monotonic() + 200
-    while not (tmp_path / "runs/sized-001/trials/001-size-8/stdout.log").exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=100)
+    second = tmp_path / "runs/sized-001/trials/001-size-8/stdout.log"
+    done = interrupted([*BATCH, "--", *SIZED, "--samples", "100000"], tmp_path, second.exists)
     search = BatchSearch.load(tmp_path / "runs/sized-001/batch.json")
-    assert process.returncode == 130, errors
+    assert done.code == 130, done.err
     assert [one.size for one in search.tried] == [4]
     assert search.ended == "interrupted"
 

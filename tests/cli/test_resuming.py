@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from conftest import VIVACE, environment
+from conftest import interrupted
 from typer.testing import CliRunner
 
 from vivace.cli.app import application
@@ -69,20 +65,11 @@ def test_after_ctrl_c_the_hint_names_the_folder_and_the_new_budget_is_kept(tmp_p
         each.mkdir(parents=True)
         options = {"command": [sys.executable, str(PLAIN), "--hang-at", "2"], "budget_s": 60.0}
         (each / "tune.json").write_text(json.dumps(options))
-    process = subprocess.Popen(
-        [*VIVACE, "tune", "--resume", str(folder), "--budget", "7"], cwd=tmp_path, env=environment(), text=True,
-        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in a background shell
-    )  # fmt: skip
-    deadline = time.monotonic() + 200
-    while not list(folder.glob("trials/*/stdout.log")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=100)
-    assert process.returncode == 130, errors
-    assert f"go on with: vivace tune --resume {folder}\n" in errors
+    done = interrupted(
+        ["tune", "--resume", str(folder), "--budget", "7"], tmp_path, lambda: any(folder.glob("trials/*/stdout.log"))
+    )
+    assert done.code == 130, done.err
+    assert f"go on with: vivace tune --resume {folder}\n" in done.err
     kept = folder / "tune.json"
     assert json.loads(kept.read_text())["budget_s"] == 420.0
     assert kept.stat().st_mode & 0o777 == 0o600

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from conftest import interrupted
+
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
@@ -48,6 +50,20 @@ def test_a_run_that_is_too_short_to_tell_does_not_pass_in_ci(vivace):
     assert done.code == 3
     assert "too few steps" in done.err
     assert any("no kernels were profiled" in note for note in done.record["notes"])
+
+
+def test_ctrl_c_in_a_differential_run_ends_them_all_and_keeps_the_findings(tmp_path: Path):
+    script = (sys.executable, str(SCRIPTS / "slow_loader.py"))
+    done = interrupted(
+        ["check", "--json", "--steps", "8", "--", *script],
+        tmp_path,
+        lambda: any(tmp_path.glob("runs/*/probes/*/*.log")),
+    )
+    assert done.code == 130, done.err
+    assert done.record["findings"][0]["practice"] == "workers"
+    assert done.record["cause"] is None
+    assert any("Ctrl-C ended the differential runs" in note for note in done.record["notes"])
+    assert (done.folder / "findings.json").is_file()
 
 
 def test_a_command_that_does_not_train_says_so(vivace):

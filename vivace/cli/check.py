@@ -22,6 +22,7 @@ __all__ = ["check"]
 
 EXIT_TOO_MUCH_LEFT = 1
 EXIT_NO_VERDICT = 3
+EXIT_INTERRUPTED = 130
 
 
 def check(
@@ -77,6 +78,8 @@ def check(
         out = Console()
         out.print(measurement_view(checked.measured.measurement, str(checked.folder)))
         out.print(findings_view(checked.findings, checked.measured.measurement), crop=False)
+    if checked.interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
     if fail_over is not None and checked.findings.worth > fail_over:
         console.print(
             f"[bold red]vivace:[/] {checked.findings.worth:.2f}× may be left on the table, more than {fail_over:g}×",

@@ -17,10 +17,10 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColum
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from vivace.measure.command import Progress, Sink, passthrough
+from vivace.measure.command import Progress, Sink, nowhere, passthrough
 from vivace.records.base import Record
 
-__all__ = ["embedded_example", "nowhere", "print_record", "shown"]
+__all__ = ["embedded_example", "print_record", "shown"]
 
 _LONGEST_LINE = 1 << 20  # characters; a longer line is shown in pieces, so that the command never waits for us
 
@@ -28,10 +28,6 @@ _LONGEST_LINE = 1 << 20  # characters; a longer line is shown in pieces, so that
 def embedded_example() -> list[str]:
     """The command that is taken when none is given."""
     return [sys.executable, "-m", "vivace.demo.classifier"]
-
-
-def nowhere(_stream: str, _data: bytes) -> None:
-    """A sink for ``--quiet``."""
 
 
 def print_record(record: Record) -> None:

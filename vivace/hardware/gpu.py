@@ -16,7 +16,7 @@ from vivace.hardware.catalogue import find_gpu
 from vivace.hardware.visible import visible_indices
 from vivace.records.machine import Gpu
 
-__all__ = ["Gpus", "read_gpus", "sm_count"]
+__all__ = ["Gpus", "read_gpus", "sm_count", "with_catalogue"]
 
 GIB = 2**30
 T = TypeVar("T")
@@ -124,7 +124,7 @@ def _gpu(nvml: Any, handle: Any, uuid: str, index: int) -> Gpu:
     power_limit_mw = asked(nvml.nvmlDeviceGetEnforcedPowerLimit)
     states = [asked(nvml.nvmlDeviceGetNvLinkState, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS)]
     answered = [state for state in states if state is not None]
-    return _with_catalogue(
+    return with_catalogue(
         Gpu(
             index=index,
             name=_text(nvml.nvmlDeviceGetName(handle)),
@@ -149,7 +149,7 @@ def _gpus_of_torch(torch: Any | None) -> tuple[Gpu, ...]:
 def _gpu_of_torch(torch: Any, index: int) -> Gpu:
     properties = torch.cuda.get_device_properties(index)
     uuid = getattr(properties, "uuid", None)
-    return _with_catalogue(
+    return with_catalogue(
         Gpu(
             index=index,
             name=properties.name,
@@ -161,7 +161,8 @@ def _gpu_of_torch(torch: Any, index: int) -> Gpu:
     )
 
 
-def _with_catalogue(gpu: Gpu) -> Gpu:
+def with_catalogue(gpu: Gpu) -> Gpu:
+    """Peaks and bandwidths, which no driver tells."""
     spec = find_gpu(gpu.name)
     if spec is None:
         return gpu

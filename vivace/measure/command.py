@@ -26,7 +26,7 @@ from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
 from vivace.records.base import write_text_atomically
 
-__all__ = ["TIME_OVER", "Outcome", "environment_for", "passthrough", "run_command"]
+__all__ = ["TIME_OVER", "Outcome", "environment_for", "nowhere", "passthrough", "run_command"]
 
 EXIT_TIMEOUT = 124  # as timeout(1)
 TIME_OVER = "stopped by vivace: the time given by --timeout was over"
@@ -38,6 +38,10 @@ _TERMINATE_S = 5.0
 
 Progress = Callable[[dict[str, Any]], None]
 Sink = Callable[[str, bytes], None]
+
+
+def nowhere(_stream: str, _data: bytes) -> None:
+    """A sink for output that nobody wants to see again; the run's folder has it."""
 
 
 @dataclass(frozen=True)

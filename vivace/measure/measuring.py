@@ -17,6 +17,7 @@ from vivace.errors import UserError
 from vivace.hardware.machine import this_machine
 from vivace.hardware.software import Software
 from vivace.measure.command import TIME_OVER, Outcome, Progress, Sink, run_command
+from vivace.measure.elsewhere import machine_elsewhere
 from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import ENTRY, Settings
@@ -168,6 +169,8 @@ def _machine_of(payload: Payload) -> Machine:
     """With the versions that the measured process has told. They are its own, and torch need not be imported here."""
     process = payload["process"]
     machine = _machine(Software(**process["software"]), tuple(process["missing_software"]))
+    if process["host"] != machine.hostname:
+        return machine_elsewhere(machine, process, payload["devices"])
     if payload["devices"] and not machine.gpus:  # no NVML: torch is asked for them after all
         return _machine(None)
     return machine

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from vivace.measure.command import Progress, Sink
+from vivace.measure.command import Progress, Sink, nowhere
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.practices.engine.pricing import step_ms
@@ -57,9 +57,9 @@ def _probe_runner(request: Request, folder: Path, progress: Progress) -> RunProb
     settings = Settings(steps=min(_PROBE_STEPS, request.steps), timeout_s=request.timeout_s, seed_offset=None)
 
     def run(word: str) -> Trial:
-        trial = run_trial(request.command, (word,), folder / "probes" / word[6:], settings, _nowhere, progress)
+        trial = run_trial(request.command, (word,), folder / "probes" / word[6:], settings, nowhere, progress)
         if trial.outcome == "interrupted":
-            raise Interrupted
+            raise Interrupted(folder)
         return trial
 
     return run
@@ -101,7 +101,3 @@ def _with_cause(finding: Finding, causes: tuple[Cause, ...], record: Measurement
     evidence = {**finding.evidence, "same_batch_saves_ms": round(data.exposed_ms, 3)}
     worth = worth_of(data.exposed_ms, step_ms(record))
     return finding.model_copy(update={"exposed_ms": data.exposed_ms, "worth": worth, "evidence": evidence})
-
-
-def _nowhere(_stream: str, _data: bytes) -> None:
-    """The probes' output says nothing that the first run did not."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.markup import escape
@@ -17,6 +17,7 @@ from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.diagnosis import together
 from vivace.tune.options_file import read_options, write_options
 from vivace.tune.proving import prove
+from vivace.tune.same_job import Job, refuse_another_job, this_job
 from vivace.tune.searching import measured, search
 from vivace.tune.trials import Settings
 
@@ -37,6 +38,8 @@ class Options:
     allow: tuple[str, ...] = ("exact", "rounding")
     timeout_s: float | None = None
     prefix: tuple[str, ...] = ()
+    job: Job | None = None
+    """Set when the tune begins."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ def tune(
 ) -> Tuned:  # fmt: skip
     """Search and prove. ``say`` gets one line a trial. Raises ``Interrupted`` after Ctrl-C; nothing is lost."""
     _check(options)
+    if resume is None:
+        options = replace(options, job=this_job(options.command))
+    else:
+        refuse_another_job(options.job, options.command, in_queue=bool(options.prefix))
     folder = resume or new_run_folder(output, name or name_of_command(options.command))
     write_options(folder / OPTIONS, options)  # with --resume too: another --budget holds from then on
     say(f"  [dim]folder: {escape(str(folder))}[/]")

@@ -29,6 +29,10 @@ def describe_process() -> dict[str, Any]:
     software = asdict(read_software(torch, missing))
     return {
         "host": socket.gethostname(),
+        "os": platform.platform(),
+        "architecture": platform.machine(),
+        "logical_cores": os.cpu_count(),
+        "memory_gib": _memory_gib(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
@@ -42,6 +46,13 @@ def describe_process() -> dict[str, Any]:
         "cores": _cores(),
         "flags": _flags(),
     }
+
+
+def _memory_gib() -> float:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (AttributeError, ValueError, OSError):  # no POSIX
+        return 0.0
 
 
 def _flags() -> dict[str, Any]:

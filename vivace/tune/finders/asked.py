@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.errors import UserError
 from vivace.tune.options_file import read_options, write_options
+from vivace.tune.same_job import Job, refuse_another_job, this_job
 
 __all__ = ["Asked", "read_asked", "write_asked"]
 
@@ -25,15 +26,19 @@ class Asked:
     flag: str = ""
     values: tuple[int, ...] | None = None
     margin_gib: float = 2.0
+    job: Job | None = None
+    """Set when the search begins."""
 
 
 def write_asked(folder: Path, asked: Asked) -> None:
+    asked = asked if asked.job is not None else replace(asked, job=this_job(asked.command))
     write_options(folder / FILE, asked)
 
 
 def read_asked(folder: Path, what: str) -> Asked:
     nothing = UserError(f"{folder} holds no search to go on with", hint=f"vivace find {what} --resume runs/NAME-001")
     asked = read_options(folder / FILE, Asked, nothing)
+    refuse_another_job(asked.job, asked.command, in_queue=False)
     if asked.what != what:
         raise UserError(
             f"{folder} holds a search for the {asked.what}", hint=f"vivace find {asked.what} --resume {folder}"
