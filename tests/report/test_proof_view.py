@@ -50,6 +50,28 @@ def test_the_page_does_not_call_losses_that_were_not_compared_a_result():
     assert "No harm" not in text
 
 
+@pytest.mark.parametrize(
+    ("fields", "terminal", "title"),
+    [
+        (
+            {"harm": Harm(verdict="outside the band", says="so")},
+            "what is faster changes the losses",
+            "the losses changed",
+        ),
+        (
+            {"ended": "006-round0-tuned: crash"},
+            "did not get through (006-round0-tuned: crash)",
+            "Faster, but not proved",
+        ),
+        ({}, "Nothing that was tried makes this job faster", "Nothing tried beats the noise"),
+    ],
+)
+def test_where_nothing_is_recommended_the_first_line_says_why(fields: dict[str, Any], terminal: str, title: str):
+    proof = made_proof(**{"practices": (), "after": None, "harm": None, **fields})
+    assert terminal in " ".join(in_terminal(proof_view(proof)).split())
+    assert title in run_page(RunFolder(FOLDER, proof=proof))
+
+
 def test_a_hidden_value_is_asked_for_and_nothing_is_where_none_is():
     hidden = made_proof(run_with="vivace run --with bf16 -- python train.py --api-key '***'")
     asked = "  vivace run --with bf16 -- python train.py --api-key '***'\n  put your own value for ***\n"

@@ -351,6 +351,8 @@ def test_a_tuned_job_that_ends_in_its_proof_is_not_recommended(search_in, label:
     proof = proving.prove(world, search_in(world), rounds=3)  # type: ignore[arg-type]
     assert proof.practices == ()
     assert any("the tuned job ended" in note and "CUDA out of memory" in note for note in proof.notes)
+    assert proof.ended is not None
+    assert proof.ended.endswith(f"{label}: crash")
     assert {rejected.practice for rejected in proof.rejected} == {"channels_last", "bf16"}
 
 

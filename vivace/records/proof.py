@@ -108,7 +108,13 @@ class Proof(Record):
     seconds: float = 0.0
     machine: Machine | None = None
     run_with: str = Field("", description="the command that trains with the winning set")
+    ended: str | None = Field(None, description="the run of the proof that did not get through, and how")
     notes: tuple[str, ...] = ()
+
+    @property
+    def pairs(self) -> int:
+        """Of runs, that the speed-up rests on."""
+        return len(self.after.losses) if self.after is not None else 0
 
     @property
     def nothing_tried(self) -> bool:

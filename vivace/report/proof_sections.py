@@ -30,8 +30,9 @@ def proof_title(proof: Proof) -> str:
     if proof.nothing_tried:
         return "No time to try anything"
     if not proof.practices:
-        harmed = proof.harm is not None and proof.harm.verdict == "outside the band"
-        return "Faster, but the losses changed" if harmed else "Nothing tried beats the noise"
+        if proof.harm is not None and proof.harm.verdict == "outside the band":
+            return "Faster, but the losses changed"
+        return "Faster, but not proved" if proof.ended is not None else "Nothing tried beats the noise"
     if proof.speedup.low <= 1:
         return f"{proof.speedup.median:.2f}×, within the noise"
     if proof.speedup.vague:

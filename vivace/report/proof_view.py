@@ -35,15 +35,23 @@ def _headline(proof: Proof) -> Text:
     if proof.nothing_tried:
         return Text("No verdict: there was no time to try anything.", style="bold yellow")
     if not proof.practices:
-        return Text("Nothing that was tried makes this job faster.", style="bold")
+        return Text(_why_nothing(proof), style="bold")
     if proof.speedup.vague:
         low, high = proof.speedup.low, proof.speedup.high
         return Text(f"{low:.1f}× to {high:.1f}× faster: the runs differ too much to say more", style="bold yellow")
     text = Text(f"{proof.speedup.median:.2f}× faster", style="bold green")
-    text.append(
-        f"  (95 %: {proof.speedup.low:.2f}–{proof.speedup.high:.2f}; {proof.seconds:.0f} s of trials)", style="dim"
-    )
+    pairs = f"{proof.pairs} pair{'s' if proof.pairs != 1 else ''} of runs"
+    interval = f"{proof.speedup.low:.2f}–{proof.speedup.high:.2f}"
+    text.append(f"  (95 %: {interval}, {pairs}; {proof.seconds:.0f} s of trials)", style="dim")
     return text
+
+
+def _why_nothing(proof: Proof) -> str:
+    if proof.harm is not None and proof.harm.verdict == "outside the band":
+        return "Nothing is recommended: what is faster changes the losses."
+    if proof.ended is not None:
+        return f"Nothing is recommended: a run of the proof did not get through ({proof.ended})."
+    return "Nothing that was tried makes this job faster."
 
 
 def _gains(proof: Proof) -> Table:

@@ -16,7 +16,7 @@ import numpy as np
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Interval
 
-__all__ = ["compare", "ratio_of", "run_noise", "speed"]
+__all__ = ["Pair", "compare", "ratio_of", "run_noise", "speed"]
 
 _RESAMPLES = 1000
 _BLOCK = 5

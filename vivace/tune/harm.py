@@ -21,6 +21,7 @@ import numpy as np
 
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm
+from vivace.tune.comparison import Pair
 
 __all__ = ["judge"]
 
@@ -33,7 +34,6 @@ _ALL_THE_SAME = 1e-3  # of the norms' size
 _TOLERANCE = 0.02  # of the losses' size, where reruns of the baseline do not differ at all
 _FEWEST_STEPS = 5
 
-Pair = tuple[Measurement, Measurement]
 Runs = Sequence[Sequence[float]]
 
 

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.finding import Risk
-from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm, Interval
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of
-from vivace.tune.comparison import compare, run_noise
+from vivace.tune.comparison import Pair, compare, run_noise
 from vivace.tune.harm import judge
 from vivace.tune.searching import Search, measured
 
 __all__ = ["FIRST_SEED", "Pair", "Verdict", "is_exact", "noise_interval", "noise_of", "paired"]
 
-Pair = tuple[Measurement, Measurement]
 SEARCH_SEED = 0
 FIRST_SEED = 1  # of the rounds
 _ENOUGH_ROUNDS = 3  # that their ratios show how far whole runs lie apart

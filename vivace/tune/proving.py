@@ -182,7 +182,7 @@ def _dropped(found: Search, verdict: Verdict, why: str) -> Verdict:
     with_all = f" ({verdict.speedup.median:.2f}× with {len(verdict.words)} practices)" if verdict.pairs else ""
     for word in verdict.words:
         found.rejected[word] = Rejected(practice=word, why=why + with_all)
-    return Verdict((), verdict.pairs, noise_interval(found), verdict.harm)
+    return Verdict((), verdict.pairs, noise_interval(found), verdict.harm, verdict.ended)
 
 
 def _unsteady(found: Search, verdict: Verdict) -> str:
@@ -220,7 +220,7 @@ def _proof(bench: Bench, found: Search, verdict: Verdict, gains: tuple[Gain, ...
         speedup=verdict.speedup,
         practices=gains,
         trials=tuple(trial.name for trial in bench.trials),
-        losses_in_band=None if harm is None or harm.verdict == "not comparable" else harm.verdict != "outside the band",
+        losses_in_band=None if harm is None or harm.verdict == "not comparable" else harm.verdict != _OUTSIDE,
         harm=harm,
         before=side(befores, measured(found.baseline).mfu),
         after=side(afters, mfu_after(bench.trials, verdict)) if afters else None,
@@ -231,6 +231,7 @@ def _proof(bench: Bench, found: Search, verdict: Verdict, gains: tuple[Gain, ...
         seconds=bench.used_s,
         machine=measured(found.baseline).machine,
         run_with=_run_with(bench.command, verdict.words),
+        ended=None if verdict.ended is None else f"{verdict.ended.name}: {verdict.ended.outcome}",
         notes=tuple(notes),
     )
 

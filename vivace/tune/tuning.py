@@ -11,10 +11,10 @@ from rich.markup import escape
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
 from vivace.measure.folder import name_of_command, new_run_folder
-from vivace.records.finding import Findings, Risk
+from vivace.records.finding import Risk
 from vivace.records.proof import Proof
 from vivace.tune.bench import Bench, Interrupted
-from vivace.tune.diagnosis import together
+from vivace.tune.checking import findings_of
 from vivace.tune.options_file import read_options, write_options
 from vivace.tune.proving import prove
 from vivace.tune.same_job import Job, refuse_another_job, this_job
@@ -65,12 +65,8 @@ def tune(
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
     found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)
     proof = prove(bench, found, options.rounds)
-    Findings(
-        measurement=str(Path("trials") / found.baseline.name / "trial.json"),
-        findings=found.findings,
-        verdict="improvable" if found.findings else "tuned",
-        worth=together(found.findings, measured(found.baseline)),
-    ).save(folder / "findings.json")
+    of_the_baseline = str(Path("trials") / found.baseline.name / "trial.json")
+    findings_of(measured(found.baseline), (), of_the_baseline).save(folder / "findings.json")
     proof.save(folder / RECORD)
     return Tuned(proof, folder)
 
