@@ -17,12 +17,13 @@ def rows(path: Path) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if row["status"] == "ok"]
 
 
-def test_the_predictions_on_file_are_todays(tmp_path: Path):
-    measured = BENCHMARKS / "results" / "plan_h200.csv"
+@pytest.mark.parametrize(("name", "cases"), [("plan_h200", 15), ("plan_h200_unpadded", 5)])
+def test_the_predictions_on_file_are_todays(tmp_path: Path, name: str, cases: int):
+    measured = BENCHMARKS / "results" / f"{name}.csv"
     command = [sys.executable, str(BENCHMARKS / "plan_h200.py"), str(tmp_path / "now.csv"), "--beside", str(measured)]
     subprocess.run(command, check=True, capture_output=True, timeout=240)
-    on_file, now = rows(BENCHMARKS / "results" / "plan_h200_after.csv"), rows(tmp_path / "now.csv")
-    assert len(now) == len(on_file) == 15
+    on_file, now = rows(BENCHMARKS / "results" / f"{name}_after.csv"), rows(tmp_path / "now.csv")
+    assert len(now) == len(on_file) == cases
     for before, today in zip(on_file, now, strict=True):
         assert float(today["predicted_step_ms"]) == pytest.approx(float(before["predicted_step_ms"]), rel=0.01), today
         assert abs(float(today["step_error_pct"])) <= 10

@@ -39,8 +39,13 @@ def gemm_seconds(
     overhead_k: float = 160.0,
     gap_us: float = 2.0,
     convolution: bool = False,
+    transposed: bool = False,
 ) -> float:
-    """Seconds of ``batch`` products of M x N x K in the compute type ``dtype``, or of convolutions that equal them."""
+    """Seconds of ``batch`` products of M x N x K in the compute type ``dtype``, or of convolutions that equal them.
+
+    ``transposed``: the first operand lies in memory as K x M, as the gradient of a linear layer's output does when that
+    of its weights is computed: its rows are M long, not K.
+    """
     element_bytes = bytes_per_element(dtype)
     per_sm = gpu.gemm_rate(dtype) / gpu.sms
     # The prologue takes time, not depth: slower units lose less depth in it. Faster ones overlap it with
@@ -54,5 +59,6 @@ def gemm_seconds(
             depth = k / split + overhead_k * (1.0 if split == 1 else 1.5)
             best = min(best, waves * 2.0 * tile_m * tile_n * depth / (per_sm * share))
     moved = batch * element_bytes * (m * k + n * k + m * n)
-    best /= alignment_share(n, k, element_bytes, hopper=gpu.family == "hopper" and not convolution)
+    hopper = gpu.family == "hopper" and not convolution
+    best /= alignment_share(n, m if transposed else k, element_bytes, hopper=hopper)
     return max(best, moved / gpu.stream_rate) + gap_us * 1e-6

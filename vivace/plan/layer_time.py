@@ -129,16 +129,17 @@ class HeadTime:
     backward: float
 
 
-def _gemm(gpu: Gpu, dtype: str, m: int, n: int, k: int, batch: int = 1) -> float:
+def _gemm(gpu: Gpu, dtype: str, m: int, n: int, k: int, batch: int = 1, transposed: bool = False) -> float:
     values = constants("gemm")
-    return gemm_seconds(gpu, dtype, m, n, k, batch, values["overhead_k"], values["gap_us"])
+    return gemm_seconds(gpu, dtype, m, n, k, batch, values["overhead_k"], values["gap_us"], transposed=transposed)
 
 
 def _linear(gpu: Gpu, dtype: str, tokens: int, width_out: int, width_in: int) -> tuple[float, float]:
     """Forward, and backward (gradient of the input and of the weights)."""
     forward = _gemm(gpu, dtype, tokens, width_out, width_in)
-    backward = _gemm(gpu, dtype, tokens, width_in, width_out) + _gemm(gpu, dtype, width_out, width_in, tokens)
-    return forward, backward
+    of_inputs = _gemm(gpu, dtype, tokens, width_in, width_out)
+    of_weights = _gemm(gpu, dtype, width_out, width_in, tokens, transposed=True)
+    return forward, of_inputs + of_weights
 
 
 def _linears(model: Transformer, tensor: int) -> tuple[tuple[int, int], ...]:
