@@ -31,6 +31,17 @@ def test_found_when_the_training_process_loads_by_itself():
     assert found.evidence == {"loader_wait_ms": 40.0, "num_workers": 0, "usable_cores": 8}
 
 
+def test_two_workers_are_not_promised_more_than_two_can_load():
+    """36 of 46 ms in one process, on two cores: 18 ms a batch at best."""
+    m = measurement(step_ms=46.0, phases={"loader": 36.0}, loaders=(loader(),))
+    cpu = m.machine.cpu.model_copy(update={"usable_cores": 2.0})
+    found = find(m.model_copy(update={"machine": m.machine.model_copy(update={"cpu": cpu})}))
+    assert found is not None
+    assert found.setting == "workers=2"
+    assert found.exposed_ms == pytest.approx(46.0 - 18.0)
+    assert found.evidence["loader_wait_ms"] == 36.0
+
+
 @pytest.mark.parametrize(("hosts", "setting"), [(("here",) * 4, "workers=2"), (("a", "a", "b", "b"), "workers=4")])
 def test_ranks_share_the_cores_of_their_host(hosts: tuple[str, ...], setting: str):
     one = measurement()
@@ -185,7 +196,8 @@ def test_a_slow_dataset_is_found_in_a_real_run_at_its_line(vivace: Callable, tmp
     found = find(Measurement.load(done.folder / "measurement.json"))
     assert found is not None
     assert found.where == (str(path), 14)
-    assert found.exposed_ms > 40  # four samples of 10 ms each
+    assert found.evidence["loader_wait_ms"] > 40  # four samples of 10 ms each
+    assert found.exposed_ms > 15  # of which two workers hide half, one the other half behind the step
 
 
 @pytest.mark.parametrize("workers", [0, 1])

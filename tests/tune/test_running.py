@@ -35,8 +35,16 @@ def test_output_and_exit_code_are_the_commands_own(vivace):
 def test_what_does_not_apply_says_why_and_is_left_out(vivace):
     done = vivace("run", "--with", "workers=2,pin_memory,bf16", "--", *PLAIN)
     assert done.code == 0
-    assert "workers=2 the script never made a part that it changes" in done.err
+    assert "workers=2 does not apply: the script never made a part that it changes" in done.err
     assert "bf16 applied" in done.err
+
+
+def test_a_command_that_deletes_the_runs_folder_keeps_its_exit_code(vivace):
+    done = vivace("run", "--with", "fused_optimizer", "--", *PLAIN, "--delete", "runs")
+    assert done.code == 0, done.err
+    assert "the command deleted runs/plain-001" in done.err
+    assert "no training step was seen" not in done.err
+    assert json.loads((done.folder / "run.json").read_text())["state"] == "completed"
 
 
 def test_strict_makes_it_an_error(vivace):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from vivace.errors import UserError
 from vivace.records.trial import Trial
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import Settings, refuse_too_short, run_trial
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -42,6 +43,18 @@ def test_a_crash_and_no_memory_are_results(tmp_path: Path, argument: str, outcom
     done = trial(tmp_path / "a", argument)
     assert done.outcome == outcome
     assert message in done.message
+
+
+def test_one_that_deletes_its_folder_and_one_that_ends_too_early_say_so(tmp_path: Path):
+    gone = trial(tmp_path / "a", "--delete", str(tmp_path / "a"))
+    assert (gone.outcome, gone.measurement) == ("crash", None)
+    assert "deleted the run's folder" in gone.message
+    assert (tmp_path / "a" / "trial.json").is_file()
+    short = trial(tmp_path / "b", "--steps", "4", steps=50)
+    assert short.message == "the script ended by itself after 4 steps, too few to measure"
+    with pytest.raises(UserError, match="the command is too short"):
+        refuse_too_short(short)
+    refuse_too_short(gone)
 
 
 def test_a_trial_that_hangs_is_ended(tmp_path: Path):

@@ -57,11 +57,15 @@ def run(
         if not state:
             console.print("[bold yellow]vivace:[/] no training step was seen: nothing was applied")
         for word, text in state.items():
-            mark = "[green]✓[/]" if text.startswith("applied") else "[yellow]–[/]"
+            applied = text.startswith("applied")
+            mark, text = ("[green]✓[/]", text) if applied else ("[yellow]–[/]", f"does not apply: {text}")
             console.print(f"{mark} vivace: [bold]{escape(word)}[/] {escape(text)}", soft_wrap=True)
 
     ran = run_training(command, words, strict, output, name, tell if first and words else lambda _state: None)
     if ran.missing and first:
         text = f"{', '.join(ran.missing)} does not apply (--strict)"
         console.print(f"[bold red]vivace:[/] {escape(text)}", soft_wrap=True)
+    if ran.folder_gone and first:
+        text = f"the command deleted {ran.folder}: what became of the practices is not known; -o FOLDER elsewhere"
+        console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
     raise typer.Exit(ran.exit_code)

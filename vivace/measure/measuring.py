@@ -20,7 +20,7 @@ from vivace.measure.command import TIME_OVER, Outcome, Progress, Sink, run_comma
 from vivace.measure.elsewhere import machine_elsewhere
 from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
-from vivace.measure.inside.settings import ENTRY, Settings
+from vivace.measure.inside.settings import ENDED_BY_ITSELF, ENTRY, Settings
 from vivace.measure.merge import Payload, merge, read_payloads
 from vivace.measure.peers import Peers, find_peers
 from vivace.records.machine import Machine
@@ -102,10 +102,11 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
             notes.append(
                 f"{peers.count - ended} of {peers.count} tasks were killed, or still ran when the first had ended"
             )
+    folder_gone = not folder.is_dir()
     payloads = read_payloads(folder)
     told = read_told(folder)
     torch_imported = any(folder.glob("imported-*"))
-    seen = _Seen(torch_imported, steps=_steps_in_progress(folder), disk_full=_is_full(folder))
+    seen = _Seen(torch_imported, steps=_steps_in_progress(folder), disk_full=_is_full(folder), folder_gone=folder_gone)
     _tidy(folder)
     if not any(payload["total_steps"] for payload in payloads):
         message, hint = _why_nothing(request, outcome, seen, payloads[0]["reason"] if payloads else None)
@@ -153,7 +154,7 @@ def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
         note = f"the measurement is whole; the command then ended with exit code {outcome.exit_code}"
         return record.model_copy(update={"notes": (*record.notes, note)})
     reason = record.reason
-    if outcome.interrupted and reason == "the script ended by itself":
+    if outcome.interrupted and reason == ENDED_BY_ITSELF:
         reason = "interrupted"
     elif outcome.timed_out:
         reason = reason or TIME_OVER
@@ -189,6 +190,7 @@ class _Seen:
     torch_imported: bool
     steps: int
     disk_full: bool
+    folder_gone: bool
 
 
 def read_told(folder: Path) -> dict[str, str]:
@@ -242,6 +244,11 @@ def _why_nothing(request: Request, outcome: Outcome, seen: _Seen, reason: str | 
         return (
             f"nothing measured: no space is left on the disk for the record ({ended})",
             "make room, or --output elsewhere",
+        )
+    if seen.folder_gone:
+        return (
+            f"nothing measured: the command deleted the run's folder, {request.folder or request.output} ({ended})",
+            "--output FOLDER that the command leaves alone",
         )
     if seen.steps:
         killed = " The kernel kills a process that takes too much memory." if outcome.exit_code == 137 else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.kept_workers import Kept, keep_the_order
 from vivace.practices.engine.loaders import epoch_starts_ms, spot, told_of_epochs
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
@@ -16,6 +17,9 @@ _SMALLEST_SHARE = 0.03
 
 
 class PersistentWorkers(Change):
+    def flags(self) -> None:
+        keep_the_order()
+
     def loader(self, arguments: dict[str, Any]) -> None:
         if arguments["num_workers"] == 0:
             raise NotApplicable("the loader has no workers to keep")
@@ -23,7 +27,7 @@ class PersistentWorkers(Change):
             raise NotApplicable("the loader already keeps its workers")
         if told_of_epochs(arguments["dataset"]):
             raise NotApplicable("the dataset is told of each epoch (set_epoch), which workers that live on do not hear")
-        arguments["persistent_workers"] = True
+        arguments["persistent_workers"] = Kept(True)
         self.applied("workers live on between epochs")
 
 

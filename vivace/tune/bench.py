@@ -61,7 +61,10 @@ class Bench:
             self.settings, evidence=evidence, seed_offset=seed, grad_norms=norms,
             timeout_s=_shorter(self.settings.timeout_s, None if self.prefix else limit_s),
         )  # fmt: skip
-        trial = run_trial((*self.prefix, *self.command), words, folder, settings, self.sink, self.progress)
+        try:
+            trial = run_trial((*self.prefix, *self.command), words, folder, settings, self.sink, self.progress)
+        except KeyboardInterrupt:
+            raise Interrupted(self.folder) from None
         if trial.outcome == "interrupted":
             raise Interrupted(self.folder)
         self.trials.append(trial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -9,7 +10,10 @@ from typing import Literal
 from vivace.measure.command import Progress, Sink, nowhere
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.measuring import Measured, Request, measure
+from vivace.practices.engine.loaders import waited_for
 from vivace.practices.engine.pricing import step_ms
+from vivace.practices.engine.registry import split_word
+from vivace.practices.workers import most_saved_ms
 from vivace.records.finding import Finding, Findings
 from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
@@ -46,7 +50,7 @@ def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Che
     if probes and record.status == "complete":
         try:
             causes = probe(record, _probe_runner(request, folder, progress))
-        except Interrupted:
+        except (Interrupted, KeyboardInterrupt):
             interrupted = True
     findings = findings_of(record, causes, str(folder / "measurement.json"), interrupted)
     findings.save(folder / RECORD)
@@ -96,8 +100,17 @@ def _verdict(found: tuple[Finding, ...], record: Measurement) -> Literal["tuned"
 def _with_cause(finding: Finding, causes: tuple[Cause, ...], record: Measurement) -> Finding:
     """A differential run measures what the loader costs better than the wait does: workers also take the CPU's time."""
     data = next((cause for cause in causes if cause.name == "data"), None)
-    if data is None or finding.practice != "workers" or data.exposed_ms <= finding.exposed_ms:
+    if data is None or finding.practice != "workers":
+        return finding
+    exposed = min(data.exposed_ms, _most_saved_ms(finding, record))
+    if exposed <= finding.exposed_ms:
         return finding
     evidence = {**finding.evidence, "same_batch_saves_ms": round(data.exposed_ms, 3)}
-    worth = worth_of(data.exposed_ms, step_ms(record))
-    return finding.model_copy(update={"exposed_ms": data.exposed_ms, "worth": worth, "evidence": evidence})
+    worth = worth_of(exposed, step_ms(record))
+    return finding.model_copy(update={"exposed_ms": exposed, "worth": worth, "evidence": evidence})
+
+
+def _most_saved_ms(finding: Finding, record: Measurement) -> float:
+    """By the number of workers that it proposes, if it does."""
+    loader, workers = waited_for(record), split_word(finding.setting or "")[1]
+    return most_saved_ms(record, loader, int(workers)) if loader is not None and workers else math.inf

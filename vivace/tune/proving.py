@@ -23,6 +23,7 @@ from vivace.tune.searching import Search, measured, refusal
 __all__ = ["prove"]
 
 _UNSTEADY = 1.3
+_SMALLEST_GAIN = 0.01
 _COMPILE_S = 120.0  # to compile a model with cold caches, roughly; a model of minutes will need another look
 _OUTSIDE = "outside the band"
 _HARMED = "losses left the band of the baseline's reruns"
@@ -46,8 +47,7 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     proved = verdict
     verdict = _without_what_slows(bench, found, verdict, of_this_set, rounds)
     gains = ablation(bench, found, verdict, of_this_set if verdict is proved else {}, notes)
-    if slowing := [gain.practice for gain in gains if gain.last is not None and gain.last.high < 1]:
-        notes.append(f"it may be faster still without {', '.join(slowing)}: one run each says so, which proves nothing")
+    notes += _doubts(gains)
     if not_alone := [g.practice for g in gains if g.practice in found.unproven and g.last is None and g.alone is None]:
         notes.append(f"part of the gain together, not looked at alone for want of time: {', '.join(not_alone)}")
     if 0 < len(verdict.pairs) < rounds and verdict.ended is None:
@@ -57,6 +57,19 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     if found.untried:
         notes.append(_how_to_go_on(bench, found, rounds))
     return _proof(bench, found, verdict, gains, notes)
+
+
+def _doubts(gains: Sequence[Gain]) -> list[str]:
+    """About single practices of a set that is proved as a whole."""
+    last = {gain.practice: gain.last for gain in gains if gain.last is not None}
+    slowing = [word for word, interval in last.items() if interval.high < 1]
+    idle = [word for word, interval in last.items() if interval.high >= 1 and interval.median < 1 + _SMALLEST_GAIN]
+    notes = []
+    if slowing:
+        notes.append(f"it may be faster still without {', '.join(slowing)}: one run each says so, which proves nothing")
+    if idle:
+        notes.append(f"not shown to help beside the others: {', '.join(idle)}")
+    return notes
 
 
 def _without_what_ended(found: Search, verdict: Verdict, notes: list[str]) -> Verdict:

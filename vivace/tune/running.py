@@ -42,6 +42,8 @@ class Ran:
     """For each practice: "applied: …", or why not."""
     missing: tuple[str, ...] = ()
     """With ``strict``: the practices that it failed for although the command itself ended well."""
+    folder_gone: bool = False
+    """The command deleted the run's folder: what became of the practices is not known."""
 
 
 def read_words(text: str) -> tuple[str, ...]:
@@ -103,6 +105,8 @@ def run(
         record.model_copy(update={"state": "failed", "ended_at": _now()}).save(folder / RECORD)
         raise
     code = _wait(process, folder, on_told)
+    gone = not folder.is_dir()
+    folder.mkdir(parents=True, exist_ok=True)  # the record must not be lost, nor the command's exit code
     told = _told(folder)
     missing = tuple(word for word, text in told.items() if not text.startswith("applied"))
     ended_too_early = strict and code == 0 and bool(missing)
@@ -114,7 +118,7 @@ def run(
     for pattern in ("practices-*.json", _REFUSED):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
-    return Ran(code, folder, told, missing if ended_too_early else ())
+    return Ran(code, folder, told, missing if ended_too_early else (), gone)
 
 
 def _told(folder: Path) -> dict[str, str]:
@@ -154,7 +158,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dic
             if not told and (state := read_told(folder)):
                 told = True
                 on_told(state)
-    if not told:
+    if not told and folder.is_dir():
         on_told(_told(folder))
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 

@@ -25,6 +25,7 @@ from vivace.tune.bench import Bench
 from vivace.tune.candidates import alternatives, candidates, combined, without
 from vivace.tune.comparison import compare, ratio_of, speed
 from vivace.tune.diagnosis import diagnose
+from vivace.tune.trials import refuse_too_short
 
 __all__ = ["Search", "measured", "refusal", "search"]
 
@@ -267,6 +268,7 @@ def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> S
     if baseline.outcome == "timeout":
         text = f"the command itself did not get through {bench.settings.steps} steps in {baseline.seconds:.0f} s"
         raise UserError(text, hint="give it more time (--budget MINUTES, --timeout SECONDS) or fewer steps (--steps)")
+    refuse_too_short(baseline)
     if baseline.outcome != "ok":
         hint = "nothing can be tuned before the command itself runs: `vivace measure -- …` shows more"
         raise UserError(f"the command does not train ({baseline.outcome}): {last_line(baseline.message)}", hint=hint)

@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
+from vivace.measure.inside.settings import ENDED_BY_ITSELF
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.records.base import RecordError
 from vivace.records.privacy import safe_command, safe_text
 from vivace.records.trial import Outcome, Trial
 
-__all__ = ["ENTRY", "Settings", "environment_of", "run_trial"]
+__all__ = ["ENTRY", "Settings", "environment_of", "refuse_too_short", "run_trial"]
 
 ENTRY = "vivace.practices.engine.entry"
 RECORD = "trial.json"
@@ -57,7 +59,10 @@ def environment_of(words: Sequence[str]) -> dict[str, str]:
 def run_trial(
     command: Sequence[str], words: Sequence[str], folder: Path, settings: Settings, sink: Sink, progress: Progress
 ) -> Trial:
-    """Run it, or return what an earlier run of the same trial left in ``folder``."""
+    """Run it, or return what an earlier run of the same trial left in ``folder``.
+
+    Raises ``KeyboardInterrupt`` where a Ctrl-C came while it ended, after it was saved.
+    """
     if (known := _known(folder)) is not None and _is_the_same(known, words, settings):
         return known
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted trial left
@@ -93,10 +98,21 @@ def run_trial(
         measurement=measured.measurement,
     )
     if outcome != "interrupted":
+        folder.mkdir(parents=True, exist_ok=True)  # scripts delete what they take for their own output
         trial.save(folder / RECORD)
         with contextlib.suppress(OSError):
             (folder / "measurement.json").unlink()  # the trial holds it
+        if measured.outcome.interrupted:
+            raise KeyboardInterrupt
     return trial
+
+
+def refuse_too_short(own: Trial) -> None:
+    """``own``: the command as it is. One that ends well, only too early, is no crash to the user."""
+    if own.message.startswith(ENDED_BY_ITSELF):
+        raise UserError(
+            f"the command is too short: {own.message}", hint="let it train for longer, or ask for fewer --steps"
+        )
 
 
 def _is_the_same(known: Trial, words: Sequence[str], settings: Settings) -> bool:
@@ -129,6 +145,8 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
         return "out-of-memory", told or reason or errors
     if measured.outcome.timed_out:
         return "timeout", reason
+    if record is not None and record.reason == ENDED_BY_ITSELF:
+        return "crash", f"{reason} after {record.warmup_steps + record.steps} steps, too few to measure"
     return "crash", errors or reason
 
 

@@ -63,8 +63,11 @@ def tune(
     say(f"  [dim]folder: {escape(str(folder))}[/]")
     settings = Settings(steps=options.steps, timeout_s=options.timeout_s)
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
-    found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)
-    proof = prove(bench, found, options.rounds)
+    try:
+        found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)
+        proof = prove(bench, found, options.rounds)
+    except KeyboardInterrupt:  # between two trials
+        raise Interrupted(folder) from None
     of_the_baseline = str(Path("trials") / found.baseline.name / "trial.json")
     findings_of(measured(found.baseline), (), of_the_baseline).save(folder / "findings.json")
     proof.save(folder / RECORD)

@@ -1,6 +1,7 @@
 """A small training with a checkpoint; ends by itself with the exit code asked for."""
 
 import argparse
+import shutil
 import signal
 import sys
 import time
@@ -17,7 +18,10 @@ parser.add_argument("--crash-at", type=int)
 parser.add_argument("--oom-at", type=int)
 parser.add_argument("--hang-at", type=int)
 parser.add_argument("--wait-for-signal", action="store_true")
+parser.add_argument("--delete", help="a folder that it takes for its own, when it begins")
 args = parser.parse_args()
+if args.delete:
+    shutil.rmtree(args.delete)
 got = []
 signal.signal(signal.SIGUSR1, lambda *_: got.append("usr1"))
 

@@ -31,7 +31,7 @@ from vivace.measure.inside.kernels import ProfileWindow
 from vivace.measure.inside.memory import device_memory, devices_in_use, host_memory
 from vivace.measure.inside.provenance import describe_devices
 from vivace.measure.inside.recorder import Recorder
-from vivace.measure.inside.settings import Settings, rank_and_world
+from vivace.measure.inside.settings import ENDED_BY_ITSELF, Settings, rank_and_world
 from vivace.measure.inside.supply import Feed, Moment
 from vivace.measure.inside.syncs import SyncWatch
 from vivace.measure.inside.warmup import WarmupDetector
@@ -439,7 +439,7 @@ def _why_it_ended() -> str:
     """The uncaught exception, if one ended the process; its traceback is in the script's own output."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is None:
-        return "the script ended by itself"
+        return ENDED_BY_ITSELF
     if isinstance(error, KeyboardInterrupt):
         return "interrupted (Ctrl-C)"
     text = (str(error).splitlines() or [""])[0][:300]

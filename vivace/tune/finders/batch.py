@@ -26,7 +26,7 @@ from vivace.tune.finders.flags import check_flag, value_of, with_value
 from vivace.tune.finders.room import room_of
 from vivace.tune.finders.scaling import advice_for, as_if_it_fitted
 from vivace.tune.finders.sizes import KNEE_SHARE, fits, knee, largest, next_size
-from vivace.tune.trials import Settings
+from vivace.tune.trials import Settings, refuse_too_short
 
 __all__ = ["RECORD", "find_batch"]
 
@@ -43,7 +43,7 @@ def find_batch(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: 
     try:
         finder.start()
         finder.go_on()
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):
         finder.ended = "interrupted"
     return finder.save()
 
@@ -71,6 +71,7 @@ class _Finder:
     def start(self) -> None:
         """The command as it is: its size is where the search begins."""
         trial = self._run("own", self.asked.command)
+        refuse_too_short(trial)
         written = value_of(self.asked.command, self.asked.flag)
         if trial.outcome == "out-of-memory" and written is not None:
             self.own_size = written

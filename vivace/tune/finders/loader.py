@@ -24,7 +24,7 @@ from vivace.records.trial import Trial
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.finders.asked import Asked
 from vivace.tune.finders.batch_size import check_batch_is_known
-from vivace.tune.trials import Settings
+from vivace.tune.trials import Settings, refuse_too_short
 
 __all__ = ["RECORD", "best_of", "find_loader", "next_workers"]
 
@@ -45,7 +45,7 @@ def find_loader(asked: Asked, folder: Path, sink: Sink, progress: Progress, say:
         finder.start()
         if finder.limits:
             finder.go_on()
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):
         finder.ended, finder.complete = "interrupted", False
     return finder.save()
 
@@ -94,6 +94,7 @@ class _Finder:
     def start(self) -> None:
         """The command as it is: does it wait for its loader at all?"""
         trial = self.bench.run("own")
+        refuse_too_short(trial)
         if trial.outcome != "ok" or trial.measurement is None:
             raise UserError(f"the command does not train as it is ({trial.outcome}): {last_line(trial.message)}")
         self.own = trial.measurement
