@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from vivace.errors import UserError
+from vivace.hardware.specs import ClusterSpec
 from vivace.plan.cluster import Site, machine_for, machine_from_gpu
 from vivace.plan.gpu_names import known_gpu
 from vivace.plan.job import Attention, TransformerJob
@@ -161,6 +162,23 @@ def _nearest_divisor(whole: int, wanted: int) -> int:
 
 def find_site(request: Request) -> Site:
     at_least("--gpus-per-node", request.gpus_per_node, 1)
+    site = _found_site(request)
+    _check_size(request.gpus, site.cluster)
+    return site
+
+
+def _check_size(gpus: int, cluster: ClusterSpec | None) -> None:
+    """As ``vivace submit`` refuses it; a cluster of unknown size takes any number."""
+    if cluster is None or cluster.gpus_in_total is None or gpus <= cluster.gpus_in_total:
+        return
+    nodes = -(-gpus // cluster.gpus_per_node)
+    raise UserError(
+        f"{gpus} GPUs are {nodes} nodes, and {cluster.key} has {cluster.nodes}",
+        hint=f"at most --gpus {cluster.gpus_in_total}",
+    )
+
+
+def _found_site(request: Request) -> Site:
     if request.cluster and request.cluster.endswith(".toml"):
         return machine_for(_cluster_of_file(Path(request.cluster)))
     if request.cluster:
@@ -207,11 +225,24 @@ def _checked(request: Request) -> None:
         raise UserError(f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZER_BYTES)}")
 
 
+def _usual_tokens(model: Transformer) -> float:
+    """Per step."""
+    return next(tokens for limit, tokens in BATCH_TOKENS if model.parameters < limit)
+
+
 def default_global_batch(model: Transformer, gpus: int) -> int:
     """Sequences per step: the usual tokens for that size, as GPUs times a power of two (it must divide well)."""
-    tokens = next(tokens for limit, tokens in BATCH_TOKENS if model.parameters < limit)
-    per_gpu = max(1.0, tokens / model.seq_len / gpus)
+    per_gpu = max(1.0, _usual_tokens(model) / model.seq_len / gpus)
     return gpus * 2 ** round(math.log2(per_gpu))
+
+
+def _about_batch(batch: int, model: Transformer) -> str:
+    """What is said of an assumed batch: with many GPUs, one sequence each is more than runs of that size use."""
+    tokens, usual = batch * model.seq_len, _usual_tokens(model)
+    text = f"global batch {batch} sequences ({tokens / 1e6:.1f}M tokens)"
+    if tokens <= 1.5 * usual:  # a power of two is off by a factor of 1.41 at most
+        return f"{text}, usual for this size"
+    return f"{text}, one for each GPU: {tokens / usual:.1f} times what is usual for this size"
 
 
 def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: int, global_batch: int) -> Layout:
@@ -246,7 +277,7 @@ def transformer_job(request: Request, model: Transformer, site: Site) -> tuple[T
     batch = request.global_batch
     if batch is None:
         batch = default_global_batch(model, request.gpus)
-        notes.append(f"global batch {batch} sequences ({batch * model.seq_len / 1e6:.1f}M tokens), usual for this size")
+        notes.append(_about_batch(batch, model))
     parallel = (request.layout.tensor or 1) * (request.layout.pipeline or 1) > 1
     software = "megatron-core" if parallel else ("compiled" if request.compile else "torch")
     framework = "fsdp" if request.layout.zero == 3 else ("megatron" if parallel else "torch")
