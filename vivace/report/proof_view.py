@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vivace.records.proof import Harm, Interval, Proof, Side
+from vivace.report.figures import counted
 from vivace.report.to_copy import command_to_copy, to_copy
 
 __all__ = ["proof_view"]
@@ -40,7 +41,7 @@ def _headline(proof: Proof) -> Text:
         low, high = proof.speedup.low, proof.speedup.high
         return Text(f"{low:.1f}× to {high:.1f}× faster: the runs differ too much to say more", style="bold yellow")
     text = Text(f"{proof.speedup.median:.2f}× faster", style="bold green")
-    pairs = f"{proof.pairs} pair{'s' if proof.pairs != 1 else ''} of runs"
+    pairs = f"{counted(proof.pairs, 'pair')} of runs"
     interval = f"{proof.speedup.low:.2f}–{proof.speedup.high:.2f}"
     text.append(f"  (95 %: {interval}, {pairs}; {proof.seconds:.0f} s of trials)", style="dim")
     return text
@@ -105,7 +106,7 @@ def _payback(proof: Proof) -> str:
     assert proof.payback is not None
     if proof.payback.steps is None:
         return f"It starts {proof.payback.extra_s:.0f} s later and never wins that back."
-    return f"It starts {proof.payback.extra_s:.0f} s later, and has won that back after {proof.payback.steps} steps."
+    return f"It starts {proof.payback.extra_s:.0f} s later, and has won that back after {counted(proof.payback.steps, 'step')}."
 
 
 def _proposals(proof: Proof) -> list[RenderableType]:
