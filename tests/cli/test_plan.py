@@ -114,6 +114,35 @@ def test_a_transformer_by_its_sizes():
             "fp16",
         ),
         (["gpt2-124m", "--gpu", "h100", "--optimizer", "magic"], "optimizer", "adamw"),
+        (["gpt2-124m", "--gpu", "h100", "--gpus-per-node", "0"], "--gpus-per-node is 0", "--gpus-per-node 1 or more"),
+        (
+            ["llama-3-8b", "--cluster", "jean-zay-h100", "--gpus", "99999"],
+            "99999 GPUs are 25000 nodes, and jean-zay-h100 has 364",
+            "at most --gpus 1456",
+        ),
+        (["gpt2-124m", "--gpu", "h100", "--keep", "0"], "--keep is 0", "--keep 1 or more"),
+        (["gpt2-124m", "--gpu", "h100", "--seq-len", "0"], "--seq-len is 0", "--seq-len 1 or more"),
+        (["gpt2-124m", "--gpu", "h100", "--seq-len", "-1"], "--seq-len is -1", "--seq-len 1 or more"),
+        (["gpt2-124m", "--gpu", "h100", "--price", "-3"], "--price is -3", "--price 0 or more"),
+        (["budget", "gpt2-124m", "--gpu", "h100", "--price", "-3"], "--price is -3", "--price 0 or more"),
+        (["gpt2-124m", "--gpu", "h100", "--tokens", "1e9", "--pue", "0"], "--pue is 0", "--pue 1 or more"),
+        (["gpt2-124m", "--gpu", "h100", "--tokens", "1e9", "--pue", "nan"], "--pue is nan", "--pue 1 or more"),
+        (["resnet50", "--gpu", "h100", "--epochs", "0"], "--epochs is 0", "--epochs 1"),
+        (
+            ["resnet50", "--gpu", "h100", "--epochs", "1", "--dataset-size", "-1"],
+            "--dataset-size is -1",
+            "--dataset-size 1",
+        ),
+        (["gpt2-124m", "--gpu", "h100", "--tokens", ""], "--tokens ''", "1e12"),
+        (["m", "--gpu", "h100", "--layers", "12", "--hidden", "768", "--heads", "7"], "--heads 7", "--heads 8"),
+        (
+            ["m", "--gpu", "h100", "--layers", "2", "--hidden", "768", "--heads", "12", "--kv-heads", "5"],
+            "--kv-heads 5",
+            "--kv-heads 6",
+        ),
+        (["gpt2-124m", "--gpu", "h100", "--image-size", "224"], "--image-size is for image models", "--seq-len"),
+        (["resnet50", "--gpu", "h100", "--image-size", "0"], "--image-size is 0", "--image-size 1 or more"),
+        (["resnet50", "--gpu", "h100", "--seq-len", "8"], "--seq-len is for transformers", "--image-size"),
     ],
 )
 def test_mistakes_get_a_reason_and_a_hint(words, message, hint):
@@ -121,6 +150,29 @@ def test_mistakes_get_a_reason_and_a_hint(words, message, hint):
         runner.invoke(plan_app, words, catch_exceptions=False)
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+def test_as_many_gpus_as_the_cluster_has_are_planned_and_the_batch_is_called_what_it_is():
+    full = Plan.from_json(ask("llama-3-8b", "--cluster", "jean-zay-h100", "--gpus", "1456", "--json"))
+    assert full.gpus == 1456
+    large = "global batch 1456 sequences (11.9M tokens), one for each GPU: 6.0 times what is usual for this size"
+    assert large in full.assumptions
+    some = Plan.from_json(ask("llama-3-8b", "--cluster", "jean-zay-h100", "--gpus", "64", "--json"))
+    assert "global batch 256 sequences (2.1M tokens), usual for this size" in some.assumptions
+
+
+def test_a_cluster_of_unknown_size_takes_any_number():
+    assert Plan.from_json(ask("gpt2-124m", "--cluster", "dgx-h100", "--gpus", "4096", "--json")).gpus == 4096
+
+
+@pytest.mark.parametrize(
+    ("model", "amount"), [("gpt2-124m", ("--tokens", "1e12")), ("resnet50", ("--epochs", "90"))], ids=lambda x: str(x)
+)
+def test_the_last_line_says_how_to_ask_for_days_energy_and_cost(model: str, amount: tuple[str, str]):
+    words = (model, "--gpu", "h100", "--global-batch", "64")
+    last = f"for days, energy and cost add: {' '.join(amount)} --price 2.5 (of a GPU-hour)"
+    assert ask(*words).splitlines()[-1] == last
+    assert "energy and cost" not in ask(*words, *amount, "--price", "2.5")
 
 
 def test_validate_prints_json_and_writes_rows(tmp_path):

@@ -46,12 +46,23 @@ def test_a_folder_without_records_is_a_clear_error(vivace: Callable, tmp_path: P
     assert "Traceback" not in done.err
 
 
-def test_a_folder_of_runs_names_one_of_them(vivace: Callable, tmp_path: Path):
-    (tmp_path / "runs" / "train-001").mkdir(parents=True)
-    made_measurement().save(tmp_path / "runs" / "train-001" / "measurement.json")
+def test_a_folder_of_runs_names_the_latest_of_them(vivace: Callable, tmp_path: Path):
+    for name, written_at in (("train-002", 1000), ("eval-001", 2000)):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        os.utime(made_measurement().save(folder / "measurement.json"), (written_at, written_at))
     done = vivace("report", "runs")
     assert done.code == 2
-    assert "vivace report runs/train-001" in done.err
+    assert "the latest: vivace report runs/eval-001\n" in done.err
+
+
+def test_a_tune_that_is_not_finished_can_be_resumed(vivace: Callable, tmp_path: Path):
+    folder = tmp_path / "runs" / "train-001"
+    folder.mkdir(parents=True)
+    (folder / "tune.json").write_text("{}")
+    done = vivace("report", "runs/train-001")
+    assert done.code == 2
+    assert "vivace tune --resume runs/train-001\n" in done.err
 
 
 def test_what_cannot_be_read_or_written_is_a_clear_error(vivace: Callable, tmp_path: Path):

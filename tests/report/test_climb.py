@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from report.made import made_trial
 
-from vivace.report.climb import Rung, climb
+from vivace.report.climb import Rung, climb, ratio_with
 
 
 def test_the_set_grows_from_the_baseline_to_the_winner():
@@ -33,3 +33,15 @@ def test_without_a_way_to_the_winner_there_is_no_waterfall():
 def test_failed_trials_are_no_rungs():
     trials = [made_trial("base", (), 100.0), made_trial("oom", ("a",), None, outcome="out-of-memory")]
     assert climb(trials, ["a"]) == ()
+
+
+def test_a_dropped_practice_is_as_fast_as_the_largest_set_with_it_against_the_same_without():
+    trials = [
+        made_trial("base", (), 100.0),
+        made_trial("one", ("bf16",), 50.0),
+        made_trial("both", ("bf16", "tf32"), 40.0),
+        made_trial("crashed", ("tf32", "fused"), None, outcome="crash"),
+    ]
+    assert ratio_with(trials, "bf16") == 2.0  # tf32 never ran alone
+    assert ratio_with(trials, "tf32") == 1.25
+    assert ratio_with(trials, "fused") is None

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report.made import in_terminal, made_finding, made_proof
+from report.made import in_terminal, made_finding, made_proof, made_trial
 
-from vivace.records.proof import Gain, Harm, Risk
+from vivace.records.proof import Gain, Harm, Rejected, Risk
 from vivace.report.proof_view import proof_view
 from vivace.report.run_folder import RunFolder
 from vivace.report.run_page import run_page
@@ -80,3 +80,29 @@ def test_a_hidden_value_is_asked_for_and_nothing_is_where_none_is():
     plain = made_proof()
     assert "your own value" not in in_terminal(proof_view(plain))
     assert "your own value" not in run_page(RunFolder(FOLDER, proof=plain))
+
+
+def test_where_nothing_was_kept_there_is_no_after():
+    harm = Harm(verdict="inside the band", moved=0.01, band=0.05, steps=4, rounds=2, says="so")
+    rejected = (
+        Rejected(practice="bf16", why="not faster in the paired runs"),
+        Rejected(practice="tf32", why="not asked"),
+    )
+    proof = made_proof(practices=(), after=None, payback=None, run_with="", harm=harm, rejected=rejected)
+    trials = (made_trial("a", (), 100.0), made_trial("b", ("bf16",), 80.0))
+    shown = in_terminal(proof_view(proof))
+    assert "as it is" in shown
+    assert [word for word in ("before", "after", "harm") if word in shown] == []
+    text = run_page(RunFolder(FOLDER, proof=proof, trials=trials))
+    assert "<h2>Losses</h2>" in text
+    assert "band over 2 runs" in text
+    absent = ("Both bars", "paired runs.", "after: 0 runs", "No harm", "inside the band", "tuned moved by")
+    assert [word for word in absent if word in text] == []
+    assert '<td class="number" data-name="speed">1.25×</td>' in text
+    assert text.count('<td class="number" data-name="speed">not measured</td>') == 1
+
+
+def test_harm_that_is_why_nothing_was_kept_is_told():
+    proof = made_proof(practices=(), after=None, harm=Harm(verdict="outside the band", says="a loss became NaN"))
+    assert "harm: outside the band. a loss became NaN" in in_terminal(proof_view(proof))
+    assert "<h2>Harm to the training</h2>" in run_page(RunFolder(FOLDER, proof=proof))

@@ -35,6 +35,25 @@ def test_no_line_to_copy_is_broken_at_the_width_of_the_terminal():
     assert in_terminal(loader_view(loader(LONG))).endswith(f"\n  {LONG}\n  {LONG}\n")
 
 
+def test_page_and_terminal_say_alike_whether_memory_was_the_limit():
+    found = batch(LONG)
+    assert "largest that was run: 8 (memory was not the limit)" in in_terminal(batch_view(found))
+    page = run_page(RunFolder(FOLDER, batch=found))
+    assert "The largest that was run is 8: memory was not the limit." in page
+    assert "leaves 2.00 GiB" not in page
+    limited = found.model_copy(update={"first_too_large": 9, "memory": "GPU"})
+    page = run_page(RunFolder(FOLDER, batch=limited))
+    assert "The largest that leaves 2.00 GiB of GPU memory is 8." in page
+
+
+def test_the_headline_of_a_loader_names_what_its_command_sets():
+    both = loader(LONG).model_copy(update={"words": ("workers=1", "prefetch=8"), "workers": 1, "prefetch": 8})
+    assert "<h1>1 worker, prefetch 8</h1>" in run_page(RunFolder(FOLDER, loader=both))
+    assert "\n1 worker, prefetch 8\n" in in_terminal(loader_view(both))
+    alone = loader(LONG).model_copy(update={"prefetch": 2})  # the script's own
+    assert "<h1>2 workers</h1>" in run_page(RunFolder(FOLDER, loader=alone))
+
+
 def test_a_hidden_value_is_asked_for():
     asked = f"\n  {HIDDEN}\n  put your own value for ***\n"
     assert asked in in_terminal(batch_view(batch(HIDDEN)))

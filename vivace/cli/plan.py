@@ -23,6 +23,7 @@ from vivace.plan.answer import layout_record, plan_transformer, plan_vision
 from vivace.plan.budget import Budget, cheapest_run, largest_model, shortest_run
 from vivace.plan.calibration import calibrate_transformer, calibrate_vision, read_measurement
 from vivace.plan.cluster import Site
+from vivace.plan.limits import at_least, more_than_zero
 from vivace.plan.models import built_in_names
 from vivace.plan.request import (
     LayoutRequest,
@@ -80,7 +81,7 @@ def model_command(
     gpus_per_node: int = 8,
     global_batch: Annotated[int | None, typer.Option(help="sequences or images per step over all GPUs")] = None,
     seq_len: Whole = None,
-    image_size: int = 224,
+    image_size: Annotated[int | None, typer.Option(help="side of the images (224 when omitted)")] = None,
     precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp8, tf32, fp32, bf16-pure, …")] = None,
     optimizer: str = "adamw",
     attention: Annotated[str, typer.Option(help="flash, fused-softmax or eager")] = "flash",
@@ -143,6 +144,7 @@ def model_command(
         layout,
         sizes,
     )
+    at_least("--keep", keep, 1)
     question = _question(tokens, epochs, dataset_size, price, currency, grid, pue, qos)
     console = Console(stderr=as_json)
     site = find_site(request)
@@ -174,9 +176,13 @@ def _question(
     pue: float | None,
     qos: str | None,
 ) -> RunQuestion | None:
+    at_least("--price", price, 0)
+    at_least("--pue", pue, 1)
+    more_than_zero("--epochs", epochs)
+    more_than_zero("--dataset-size", dataset_size)
     if tokens is None and epochs is None:
         return None
-    amount = _amount(tokens) if tokens else None
+    amount = _amount(tokens) if tokens is not None else None
     samples = (epochs or 0.0) * (dataset_size or IMAGENET)
     return RunQuestion(samples, amount, price, currency, grid, pue, qos)
 
@@ -241,10 +247,10 @@ def _plan_vision(
         measured = read_measurement(measurement)
         element = int(job.precision.activation_bytes)
         alone = replace(
-            job, model=traced(name, measured.batch_size, request.image_size, element), gpus=1, accumulation=1
+            job, model=traced(name, measured.batch_size, request.image_side, element), gpus=1, accumulation=1
         )
         job, source = calibrate_vision(job, alone, measured), str(measurement)
-    plan = plan_vision(job, site, request.image_size, question, notes, source)
+    plan = plan_vision(job, site, request.image_side, question, notes, source)
     advice = convolution_advice(job.model, job.precision.compute)
     return plan.model_copy(update={"advice": tuple(str(one) for one in advice)})
 
@@ -265,6 +271,7 @@ def budget_command(
     seq_len: Whole = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
+    at_least("--price", price, 0)
     request = Request(model, cluster, gpu, gpus, global_batch=global_batch, seq_len=seq_len, compile=True)
     site, found = find_site(request), find_model(request)
     if not isinstance(found, Transformer):
@@ -272,7 +279,7 @@ def budget_command(
             f"{model} is an image model; budgets are for transformers", hint="use vivace plan MODEL --epochs"
         )
     job, _ = transformer_job(request, found, site)
-    amount = _amount(tokens) if tokens else 20.0 * found.parameters
+    amount = _amount(tokens) if tokens is not None else 20.0 * found.parameters
     question = RunQuestion(amount / found.seq_len, amount, price)
     budget = Budget(days, gpu_hours, energy_mwh, cost)
     shortest = shortest_run(job, site, gpus, question, budget)

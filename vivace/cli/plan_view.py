@@ -109,6 +109,9 @@ def show_plan(plan: Plan, console: Console) -> None:
         )
     for note in plan.assumptions:
         console.print(f"[dim]assumed[/] {note}")
+    if plan.run is None:
+        amount = "--tokens 1e12" if plan.seq_len else "--epochs 90"
+        console.print(f"for days, energy and cost add: {amount} --price 2.5 (of a GPU-hour)", highlight=False)
 
 
 def _short(layout: object) -> str:

@@ -24,7 +24,7 @@ from vivace.launch.storage import storage_notes
 from vivace.launch.submit import SCRIPT, product
 from vivace.launch.submit import submit as send_job
 from vivace.launch.target import Target, find_target
-from vivace.launch.words import seconds_of
+from vivace.launch.words import script_of, seconds_of
 from vivace.measure.folder import name_of_command
 from vivace.records.plan import Plan
 from vivace.records.run import Run
@@ -134,6 +134,7 @@ def submit(
         options=tuple(option or ()),
     )
     requests = _requests(request, command, commands, gpus or "1", name)
+    _warn_of_missing_scripts(requests)
     if launcher == "local":
         _run_here(requests, output, json, dry_run)
     target = find_target(cluster, partition)
@@ -153,6 +154,15 @@ def _requests(
     every = _commands_of(file) if file else [command or []]
     made = product(request, every, _counts(gpus))
     return [replace(each, name=name or name_of_command(each.command)) for each in made]
+
+
+def _warn_of_missing_scripts(requests: list[JobRequest]) -> None:
+    """Only a warning: a container or the compute nodes may have what this machine has not."""
+    scripts = dict.fromkeys(script for request in requests if (script := script_of(request.command)))
+    for script in scripts:
+        if not Path(script).exists():
+            note = f"note: {script} does not exist here ({os.getcwd()}); the job would start there"
+            Console(stderr=True, highlight=False, soft_wrap=True).print(note, style="yellow", markup=False)
 
 
 def _commands_of(file: Path) -> list[list[str]]:

@@ -15,6 +15,11 @@ from vivace.launch.slurm import call
 
 __all__ = ["Target", "find_target"]
 
+_NO_SLURM = (
+    "name a cluster of the catalogue, --cluster NAME (`vivace hardware --clusters` lists them), "
+    "or run on this machine, --launcher local"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -37,7 +42,11 @@ def find_target(cluster: str | None, partition: str | None = None) -> Target:
     """The catalogue's cluster of that name; without a name, what Slurm says about ``partition`` or its default."""
     if cluster is not None:
         return _of_catalogue(find_cluster(cluster))
-    return of_sinfo(call("sinfo", "--noheader", "--format=%P|%G|%c|%D").out, partition)
+    try:
+        told = call("sinfo", "--noheader", "--format=%P|%G|%c|%D").out
+    except UserError as error:
+        raise UserError(error.message, hint="; or ".join(filter(None, (error.hint, _NO_SLURM)))) from None
+    return of_sinfo(told, partition)
 
 
 def _of_catalogue(spec: ClusterSpec) -> Target:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from vivace.errors import UserError
 
-__all__ = ["checked_text", "output_pattern", "sbatch_word", "seconds_of", "slurm_time"]
+__all__ = ["checked_text", "output_pattern", "sbatch_word", "script_of", "seconds_of", "slurm_time"]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _HARMLESS = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
@@ -40,6 +41,16 @@ def _positive(seconds: int, text: str) -> int:
     if seconds <= 0:
         raise UserError(f"a job of {text!r} would have no time", hint="write hours:minutes:seconds, as 5:00:00")
     return seconds
+
+
+def script_of(command: Sequence[str]) -> str | None:
+    """The script that a command names by its path; one that only the job's shell can name (``$WORK``) is none.
+
+    >>> script_of(["torchrun", "src/train.py", "--config", "x.py"]), script_of(["python", "-m", "my.trainer"])
+    ('src/train.py', None)
+    """
+    script = next((word for word in command if word.endswith((".py", ".sh"))), None)
+    return None if script is None or "$" in script or script.startswith("~") else script
 
 
 def slurm_time(seconds: float) -> str:

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import cast
 
 from vivace.errors import UserError
+from vivace.hardware.specs import ClusterSpec
 from vivace.plan.cluster import Site, machine_for, machine_from_gpu
 from vivace.plan.gpu_names import known_gpu
 from vivace.plan.job import Attention, TransformerJob
 from vivace.plan.layout import Layout, Recompute, check_layout
+from vivace.plan.limits import at_least
 from vivace.plan.models import from_config, named_transformer, unknown_model
 from vivace.plan.pipeline import BUBBLE_LEFT
 from vivace.plan.precision import OPTIMIZER_BYTES, Precision, parse_precision
@@ -34,6 +36,7 @@ __all__ = [
     "vision_job",
 ]
 
+IMAGE_SIDE = 224
 ATTENTIONS = ("flash", "fused-softmax", "eager")
 SHAPE = "the head of vivace/hardware/catalogue.py shows the shape of such a file"
 # Tokens per step that runs of that many parameters use (GPT-3 paper table 2.1; Llama 3: 16M at 405B).
@@ -67,7 +70,7 @@ class Request:
     gpus_per_node: int = 8
     global_batch: int | None = None
     seq_len: int | None = None
-    image_size: int = 224
+    image_size: int | None = None
     precision: str | None = None
     optimizer: str = "adamw"
     attention: str = "flash"
@@ -75,9 +78,24 @@ class Request:
     layout: LayoutRequest = field(default_factory=LayoutRequest)
     sizes: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def image_side(self) -> int:
+        return IMAGE_SIDE if self.image_size is None else self.image_size
+
 
 def find_model(request: Request) -> Transformer | str:
     """A transformer, or the name of an image model."""
+    at_least("--seq-len", request.seq_len, 1)
+    at_least("--image-size", request.image_size, 1)
+    found = _found_model(request)
+    if isinstance(found, Transformer) and request.image_size is not None:
+        raise UserError(f"--image-size is for image models, and {found.name} is a transformer", hint="use --seq-len")
+    if isinstance(found, str) and request.seq_len is not None:
+        raise UserError(f"--seq-len is for transformers, and {found} is an image model", hint="use --image-size")
+    return found
+
+
+def _found_model(request: Request) -> Transformer | str:
     if request.sizes:
         return _from_sizes(request)
     if request.model.endswith(".json") or Path(request.model, "config.json").is_file():
@@ -85,8 +103,8 @@ def find_model(request: Request) -> Transformer | str:
         return from_config(path / "config.json" if path.is_dir() else path, request.seq_len)
     named = named_transformer(request.model)
     if named is not None:
-        return replace(named, seq_len=request.seq_len) if request.seq_len else named
-    if image_model_maker(request.model, request.image_size) is not None:
+        return replace(named, seq_len=request.seq_len) if request.seq_len is not None else named
+    if image_model_maker(request.model, request.image_side) is not None:
         return request.model
     from vivace.plan.zoo import known_image_models
 
@@ -101,8 +119,8 @@ def _from_sizes(request: Request) -> Transformer:
                 f"a transformer by its sizes needs --{name}", hint="--layers, --hidden and --heads are needed"
             )
     for name, value in sizes.items():
-        if value < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1", hint="use 1 or more")
+        at_least(f"--{name.replace('_', '-')}", value, 1)
+    _check_heads(sizes["hidden"], sizes["heads"], sizes.get("kv_heads", sizes["heads"]))
     gated = bool(sizes.get("ffn")) and sizes["ffn"] < 4 * sizes["hidden"] and "kv_heads" in sizes
     return Transformer(
         name=request.model,
@@ -112,7 +130,7 @@ def _from_sizes(request: Request) -> Transformer:
         kv_heads=sizes.get("kv_heads", sizes["heads"]),
         ffn=sizes.get("ffn", 4 * sizes["hidden"]),
         vocab=sizes.get("vocab", 50_304),
-        seq_len=request.seq_len or 2048,
+        seq_len=2048 if request.seq_len is None else request.seq_len,
         gated=gated,
         biases=not gated,
         positions="rotary" if gated else "learned",
@@ -120,7 +138,47 @@ def _from_sizes(request: Request) -> Transformer:
     )
 
 
+def _check_heads(hidden: int, heads: int, kv_heads: int) -> None:
+    if hidden % heads:
+        raise UserError(
+            f"--hidden {hidden} cannot be cut into --heads {heads}",
+            hint=f"use --heads {_nearest_divisor(hidden, heads)}",
+        )
+    if heads % kv_heads:
+        raise UserError(
+            f"--heads {heads} cannot share --kv-heads {kv_heads} evenly",
+            hint=f"use --kv-heads {_nearest_divisor(heads, kv_heads)}",
+        )
+
+
+def _nearest_divisor(whole: int, wanted: int) -> int:
+    """
+    >>> _nearest_divisor(768, 7)
+    8
+    """
+    divisors = [n for n in range(1, min(whole, 2 * wanted) + 1) if whole % n == 0]
+    return min(divisors, key=lambda n: (abs(n - wanted), -n))
+
+
 def find_site(request: Request) -> Site:
+    at_least("--gpus-per-node", request.gpus_per_node, 1)
+    site = _found_site(request)
+    _check_size(request.gpus, site.cluster)
+    return site
+
+
+def _check_size(gpus: int, cluster: ClusterSpec | None) -> None:
+    """As ``vivace submit`` refuses it; a cluster of unknown size takes any number."""
+    if cluster is None or cluster.gpus_in_total is None or gpus <= cluster.gpus_in_total:
+        return
+    nodes = -(-gpus // cluster.gpus_per_node)
+    raise UserError(
+        f"{gpus} GPUs are {nodes} nodes, and {cluster.key} has {cluster.nodes}",
+        hint=f"at most --gpus {cluster.gpus_in_total}",
+    )
+
+
+def _found_site(request: Request) -> Site:
     if request.cluster and request.cluster.endswith(".toml"):
         return machine_for(_cluster_of_file(Path(request.cluster)))
     if request.cluster:
@@ -167,11 +225,24 @@ def _checked(request: Request) -> None:
         raise UserError(f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZER_BYTES)}")
 
 
+def _usual_tokens(model: Transformer) -> float:
+    """Per step."""
+    return next(tokens for limit, tokens in BATCH_TOKENS if model.parameters < limit)
+
+
 def default_global_batch(model: Transformer, gpus: int) -> int:
     """Sequences per step: the usual tokens for that size, as GPUs times a power of two (it must divide well)."""
-    tokens = next(tokens for limit, tokens in BATCH_TOKENS if model.parameters < limit)
-    per_gpu = max(1.0, tokens / model.seq_len / gpus)
+    per_gpu = max(1.0, _usual_tokens(model) / model.seq_len / gpus)
     return gpus * 2 ** round(math.log2(per_gpu))
+
+
+def _about_batch(batch: int, model: Transformer) -> str:
+    """What is said of an assumed batch: with many GPUs, one sequence each is more than runs of that size use."""
+    tokens, usual = batch * model.seq_len, _usual_tokens(model)
+    text = f"global batch {batch} sequences ({tokens / 1e6:.1f}M tokens)"
+    if tokens <= 1.5 * usual:  # a power of two is off by a factor of 1.41 at most
+        return f"{text}, usual for this size"
+    return f"{text}, one for each GPU: {tokens / usual:.1f} times what is usual for this size"
 
 
 def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: int, global_batch: int) -> Layout:
@@ -206,7 +277,7 @@ def transformer_job(request: Request, model: Transformer, site: Site) -> tuple[T
     batch = request.global_batch
     if batch is None:
         batch = default_global_batch(model, request.gpus)
-        notes.append(f"global batch {batch} sequences ({batch * model.seq_len / 1e6:.1f}M tokens), usual for this size")
+        notes.append(_about_batch(batch, model))
     parallel = (request.layout.tensor or 1) * (request.layout.pipeline or 1) > 1
     software = "megatron-core" if parallel else ("compiled" if request.compile else "torch")
     framework = "fsdp" if request.layout.zero == 3 else ("megatron" if parallel else "torch")
@@ -243,7 +314,7 @@ def vision_job(request: Request, name: str, site: Site) -> tuple[VisionJob, tupl
             f"micro batch {micro} does not divide {per_gpu} images per GPU",
             hint=f"use --micro-batch {per_gpu}",
         )
-    model = traced(name, micro, request.image_size, int(precision.activation_bytes))
+    model = traced(name, micro, request.image_side, int(precision.activation_bytes))
     optimizer = "sgd" if request.optimizer == "adamw" else request.optimizer
     if optimizer != request.optimizer:
         notes.append("optimizer SGD with momentum, usual for image models")

@@ -70,7 +70,7 @@ def whole_run(
     steps = ceil(question.samples / global_batch)
     hours = steps * step.total / 3600.0 / assumption("goodput", "share")
     gpu_hours = hours * gpus
-    pue = question.pue or assumption("power", "pue")
+    pue = assumption("power", "pue") if question.pue is None else question.pue
     power_w = job_power_w(machine, gpus, busy_share(step))
     energy = power_w * hours / 1e6 * pue
     qos = choose_qos(cluster, question.qos, gpus)

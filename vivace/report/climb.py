@@ -6,12 +6,13 @@ Each rung is the step time of runs that took place. Nothing is multiplied togeth
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
 
-__all__ = ["Rung", "climb"]
+__all__ = ["Rung", "climb", "ratio_with"]
 
 Words = frozenset[str]
 
@@ -40,10 +41,32 @@ def climb(trials: Sequence[Trial], winning: Sequence[str]) -> tuple[Rung, ...]:
     return tuple(rungs) if reached == goal else ()
 
 
+def ratio_with(trials: Sequence[Trial], word: str) -> float | None:
+    """Speed of the largest set with ``word`` against the same set without it, where both ran."""
+    rates = {words: statistics.median(found) for words, found in _by_set(trials, _rate).items()}
+    pairs = [words for words in rates if word in words and words - {word} in rates]
+    largest = max(pairs, key=len, default=None)
+    return None if largest is None else rates[largest] / rates[largest - {word}]
+
+
 def _steps_by_set(trials: Sequence[Trial]) -> dict[Words, float]:
     """Each set that ran, in the order of its first run, with the median over its runs."""
+    return {words: statistics.median(steps_ms) for words, steps_ms in _by_set(trials, _step_ms).items()}
+
+
+def _by_set(trials: Sequence[Trial], figure: Callable[[Measurement], float | None]) -> dict[Words, list[float]]:
     runs: dict[Words, list[float]] = {}
     for trial in trials:
-        if trial.outcome == "ok" and trial.measurement is not None and trial.measurement.step_ms is not None:
-            runs.setdefault(Words(trial.practices), []).append(trial.measurement.step_ms.median)
-    return {words: statistics.median(steps_ms) for words, steps_ms in runs.items()}
+        value = figure(trial.measurement) if trial.outcome == "ok" and trial.measurement is not None else None
+        if value is not None:
+            runs.setdefault(Words(trial.practices), []).append(value)
+    return runs
+
+
+def _step_ms(measurement: Measurement) -> float | None:
+    return measurement.step_ms.median if measurement.step_ms is not None else None
+
+
+def _rate(measurement: Measurement) -> float | None:
+    """Steps of another batch size are no measure of speed; samples are."""
+    return measurement.samples_per_s or None

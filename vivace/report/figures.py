@@ -6,7 +6,18 @@ import math
 
 from vivace.records.proof import Interval
 
-__all__ = ["amount", "bytes_gib", "duration", "interval", "milliseconds", "percent", "plain", "ratio", "signed_percent"]
+__all__ = [
+    "amount",
+    "bytes_gib",
+    "counted",
+    "duration",
+    "interval",
+    "milliseconds",
+    "percent",
+    "plain",
+    "ratio",
+    "signed_percent",
+]
 
 MISSING = "–"
 
@@ -32,6 +43,14 @@ def plain(value: float | int | None, digits: int = 4) -> str:
 
 def amount(value: float | None, unit: str, digits: int = 3) -> str:
     return f"{plain(value, digits)} {unit}" if value is not None else MISSING
+
+
+def counted(count: int | None, thing: str) -> str:
+    """
+    >>> counted(1, "worker"), counted(2000, "step"), counted(0, "pair")
+    ('1 worker', '2,000 steps', '0 pairs')
+    """
+    return f"{plain(count)} {thing}{'' if count == 1 else 's'}"
 
 
 def milliseconds(value: float | None) -> str:

@@ -8,7 +8,7 @@ from vivace.records.measurement import Measurement
 from vivace.report.charts.bars import Piece, bar
 from vivace.report.charts.curves import curves
 from vivace.report.common_sections import command_line, machine_section
-from vivace.report.figures import bytes_gib, milliseconds, percent, plain
+from vivace.report.figures import bytes_gib, counted, milliseconds, percent, plain
 from vivace.report.phases import css_class, in_order, phase_name
 from vivace.report.rendering import render
 
@@ -72,7 +72,11 @@ def _of_total(record: Measurement) -> str:
 
 def _children(record: Measurement) -> str:
     host = record.memory.host
-    return f"and {bytes_gib(host.children_rss_gib)} in {host.children} workers" if host and host.children else ""
+    return (
+        f"and {bytes_gib(host.children_rss_gib)} in {counted(host.children, 'worker')}"
+        if host and host.children
+        else ""
+    )
 
 
 def _step(record: Measurement) -> Markup | None:

@@ -9,14 +9,15 @@ from markupsafe import Markup
 
 from vivace.records.finding import Finding
 from vivace.records.measurement import Origin
-from vivace.records.proof import Gain, Proof
+from vivace.records.proof import Gain, Proof, Rejected
 from vivace.report.charts.bars import Piece, bar, span_bar
 from vivace.report.charts.curves import curves
 from vivace.report.charts.intervals import Axis, interval_chart
-from vivace.report.climb import Rung, climb
+from vivace.report.climb import Rung, climb, ratio_with
 from vivace.report.common_sections import command_line, findings_section, machine_section, method_section
 from vivace.report.figures import bytes_gib, milliseconds, plain
 from vivace.report.phases import css_class, in_order, phase_name
+from vivace.report.proof_view import shown_harm
 from vivace.report.rendering import render
 from vivace.report.run_folder import RunFolder
 
@@ -51,7 +52,7 @@ def proof_sections(run: RunFolder, proof: Proof) -> list[Markup]:
         _costs(proof),
         _by_hand(proof),
         findings_section("For you to decide", proof.proposed, "decide", _step_ms(proof)),
-        _left_out(proof),
+        _left_out(run, proof),
         _findings(run, proof),
         machine_section(proof.machine, _origin(run)),
         method_section(run),
@@ -117,7 +118,11 @@ def _with_lines(proof: Proof) -> list[Gain]:
 
 
 def _steps(proof: Proof) -> Markup | None:
-    sides = [(name, side) for name, side in (("before", proof.before), ("after", proof.after)) if side]
+    sides = [
+        (name, side)
+        for name, side in (("before" if proof.after else "as it is", proof.before), ("after", proof.after))
+        if side
+    ]
     sides = [(name, side) for name, side in sides if side.phases_ms]
     if not sides:
         return None
@@ -178,11 +183,12 @@ def _waterfall(rungs: tuple[Rung, ...]) -> list[tuple[str, str, Markup]]:
 def _losses(proof: Proof) -> Markup | None:
     before = proof.before.losses if proof.before else ()
     after = proof.after.losses if proof.after else ()
-    chart = curves(before, after, "Training loss over the steps, before and after")
-    if chart is None and proof.harm is None:
+    label = "Training loss over the steps" + (", before and after" if after else "")
+    chart, harm = curves(before, after, label), shown_harm(proof)
+    if chart is None and harm is None:
         return None
-    title = _HARM_TITLES.get(proof.harm.verdict, "No harm to the training") if proof.harm else "Losses"
-    return render("proof_losses", title=title, chart=chart, harm=proof.harm, before=len(before), after=len(after))
+    title = _HARM_TITLES.get(harm.verdict, "No harm to the training") if harm else "Losses"
+    return render("proof_losses", title=title, chart=chart, harm=harm, before=len(before), after=len(after))
 
 
 @dataclass(frozen=True)
@@ -238,10 +244,16 @@ def _cost(name: str, before: float | None, after: float | None, words: Words, fu
     )
 
 
-def _left_out(proof: Proof) -> Markup | None:
+def _left_out(run: RunFolder, proof: Proof) -> Markup | None:
     if not proof.rejected:
         return None
-    return render("proof_left_out", rejected=proof.rejected)
+    return render("proof_left_out", rows=[(rejected, _speed(run, rejected)) for rejected in proof.rejected])
+
+
+def _speed(run: RunFolder, rejected: Rejected) -> float | None:
+    """The record's, else what the trials show: a set that was dropped as a whole has no ratio for each in it."""
+    ended = rejected.outcome not in (None, "ok")
+    return rejected.ratio if ended or rejected.ratio is not None else ratio_with(run.trials, rejected.practice)
 
 
 def _findings(run: RunFolder, proof: Proof) -> Markup | None:
@@ -249,10 +261,10 @@ def _findings(run: RunFolder, proof: Proof) -> Markup | None:
     findings = proof.findings or (run.findings.findings if run.findings else ())
     if not findings:
         return None
-    return render("proof_findings", rows=[(finding, *_came_to(finding, proof)) for finding in findings])
+    return render("proof_findings", rows=[(finding, *_came_to(finding, run, proof)) for finding in findings])
 
 
-def _came_to(finding: Finding, proof: Proof) -> tuple[float | None, str]:
+def _came_to(finding: Finding, run: RunFolder, proof: Proof) -> tuple[float | None, str]:
     """(measured ratio, outcome in words). ``workers=8`` was found as ``workers``."""
     for gain in proof.practices:
         if _name(gain.practice) == _name(finding.practice):
@@ -261,7 +273,7 @@ def _came_to(finding: Finding, proof: Proof) -> tuple[float | None, str]:
         return None, "for you to decide"
     for rejected in proof.rejected:
         if _name(rejected.practice) == _name(finding.practice):
-            return rejected.ratio, "left out"
+            return _speed(run, rejected), "left out"
     return None, "not tried"
 
 

@@ -9,9 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from vivace.records.proof import Harm, Interval, Proof, Side
+from vivace.report.figures import counted
 from vivace.report.to_copy import command_to_copy, to_copy
 
-__all__ = ["proof_view"]
+__all__ = ["proof_view", "shown_harm"]
 
 
 def proof_view(proof: Proof) -> RenderableType:
@@ -20,8 +21,8 @@ def proof_view(proof: Proof) -> RenderableType:
     if proof.practices:
         parts += [Text(), _gains(proof)]
     parts += [Text(), _sides(proof)]
-    if proof.harm is not None:
-        parts.append(_harm(proof.harm))
+    if (harm := shown_harm(proof)) is not None:
+        parts.append(_harm(harm))
     if proof.payback is not None:
         parts.append(Text(_payback(proof)))
     parts += [to_copy(note, style="yellow") for note in proof.notes]  # some hold the command that goes on
@@ -29,6 +30,12 @@ def proof_view(proof: Proof) -> RenderableType:
     if proof.practices:
         parts += _what_to_do(proof)
     return Group(*parts)
+
+
+def shown_harm(proof: Proof) -> Harm | None:
+    """That of a set which was not kept is told only where it is why."""
+    kept = bool(proof.practices) or (proof.harm is not None and proof.harm.verdict == "outside the band")
+    return proof.harm if kept else None
 
 
 def _headline(proof: Proof) -> Text:
@@ -40,7 +47,7 @@ def _headline(proof: Proof) -> Text:
         low, high = proof.speedup.low, proof.speedup.high
         return Text(f"{low:.1f}× to {high:.1f}× faster: the runs differ too much to say more", style="bold yellow")
     text = Text(f"{proof.speedup.median:.2f}× faster", style="bold green")
-    pairs = f"{proof.pairs} pair{'s' if proof.pairs != 1 else ''} of runs"
+    pairs = f"{counted(proof.pairs, 'pair')} of runs"
     interval = f"{proof.speedup.low:.2f}–{proof.speedup.high:.2f}"
     text.append(f"  (95 %: {interval}, {pairs}; {proof.seconds:.0f} s of trials)", style="dim")
     return text
@@ -72,8 +79,9 @@ def _ratio(interval: Interval | None) -> str:
 def _sides(proof: Proof) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right")
+    table.add_column("before" if proof.after is not None else "as it is", justify="right")
+    if proof.after is not None:
+        table.add_column("after", justify="right")
     before, after = proof.before or Side(), proof.after or Side()
     rows = (
         ("samples/s", before.samples_per_s, after.samples_per_s, ".1f"),
@@ -89,7 +97,8 @@ def _sides(proof: Proof) -> Table:
     )
     for name, old, new, form in rows:
         if old is not None:
-            table.add_row(name, format(old, form), format(new, form) if new is not None else "")
+            news = (format(new, form) if new is not None else "",) if proof.after is not None else ()
+            table.add_row(name, format(old, form), *news)
     return table
 
 
@@ -103,9 +112,10 @@ def _harm(harm: Harm) -> Text:
 
 def _payback(proof: Proof) -> str:
     assert proof.payback is not None
+    later = f"It starts {proof.payback.extra_s:.0f} s later"
     if proof.payback.steps is None:
-        return f"It starts {proof.payback.extra_s:.0f} s later and never wins that back."
-    return f"It starts {proof.payback.extra_s:.0f} s later, and has won that back after {proof.payback.steps} steps."
+        return f"{later} and never wins that back."
+    return f"{later}, and has won that back after {counted(proof.payback.steps, 'step')}."
 
 
 def _proposals(proof: Proof) -> list[RenderableType]:

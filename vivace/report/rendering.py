@@ -29,7 +29,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("amount", "bytes_gib", "duration", "interval", "milliseconds", "percent", "plain", "ratio")
+    names = ("amount", "bytes_gib", "counted", "duration", "interval", "milliseconds", "percent", "plain", "ratio")
     environment.filters.update({name: getattr(figures, name) for name in names})
     environment.filters.update(phase_name=phase_name, phase_class=css_class)
     environment.filters["about_hidden"] = about_hidden

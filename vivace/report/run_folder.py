@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ def read_run(folder: Path) -> RunFolder:
     if not holds_records(folder):
         raise UserError(
             f"{folder} holds no record of vivace ({', '.join(_RECORDS)})",
-            hint=_runs_inside(folder) or _how_to_make_one(),
+            hint=_go_on(folder) or _runs_inside(folder) or _how_to_make_one(),
         )
     proof = Proof.load(path) if (path := folder / "proof.json").exists() else None
     trials, unreadable = _read_trials(folder, proof.trials if proof else ())
@@ -62,10 +63,15 @@ def read_run(folder: Path) -> RunFolder:
 
 def latest_run(base: Path) -> Path:
     """The folder under ``base`` whose record was written last."""
-    written = {folder: _written_at(folder) for folder in base.glob("*/") if holds_records(folder)}
-    if not written:
+    found = _latest_inside(base)
+    if found is None:
         raise UserError(f"there is no run with records under {base}/", hint=_how_to_make_one())
-    return max(written, key=lambda folder: (written[folder], folder.name))
+    return found
+
+
+def _latest_inside(base: Path) -> Path | None:
+    written = {folder: _written_at(folder) for folder in base.glob("*/") if holds_records(folder)}
+    return max(written, key=lambda folder: (written[folder], folder.name), default=None)
 
 
 def holds_records(folder: Path) -> bool:
@@ -90,8 +96,16 @@ def _read_trials(folder: Path, told: Sequence[str]) -> tuple[tuple[Trial, ...], 
 
 
 def _runs_inside(folder: Path) -> str | None:
-    inside = sorted(path for path in folder.glob("*/") if holds_records(path))
-    return f"it holds runs: vivace report {inside[-1]}" if inside else None
+    latest = _latest_inside(folder)
+    return f"it holds runs; the latest: vivace report {shlex.quote(str(latest))}" if latest is not None else None
+
+
+def _go_on(folder: Path) -> str | None:
+    """A tune that was stopped left its options, and no proof yet."""
+    unfinished = (folder / "tune.json").is_file()
+    return (
+        f"its tune is not finished; go on with: vivace tune --resume {shlex.quote(str(folder))}" if unfinished else None
+    )
 
 
 def _how_to_make_one() -> str:

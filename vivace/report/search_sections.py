@@ -9,8 +9,9 @@ from markupsafe import Markup
 from vivace.records.search import BatchSearch, LoaderSearch
 from vivace.report.charts.bars import Piece, bar
 from vivace.report.common_sections import command_line, machine_section
-from vivace.report.figures import amount, bytes_gib, milliseconds
+from vivace.report.figures import amount, bytes_gib, counted, milliseconds
 from vivace.report.rendering import render
+from vivace.report.search_view import loader_setting
 
 __all__ = ["batch_sections", "batch_title", "loader_sections", "loader_title"]
 
@@ -51,16 +52,18 @@ def _batch_lead(search: BatchSearch) -> str:
     margin = bytes_gib(search.margin_gib)
     if search.knee is None:
         return f"None of the sizes that were run leaves {margin}."
-    return (
-        f"The smallest size within 5 % of the best throughput. The largest that leaves {margin} of "
-        f"{search.memory or ''} memory is {search.largest:,}. All of them were run."
-    )
+    if search.first_too_large is None:
+        largest = f"The largest that was run is {search.largest:,}: memory was not the limit."
+    else:
+        memory = f"{search.memory} memory" if search.memory else "memory"
+        largest = f"The largest that leaves {margin} of {memory} is {search.largest:,}. All of them were run."
+    return f"The smallest size within 5 % of the best throughput. {largest}"
 
 
 def loader_title(search: LoaderSearch) -> str:
     if not search.words:
         return "Leave the loader as it is"
-    return f"{search.workers} worker{'s' if search.workers != 1 else ''}"
+    return loader_setting(search)
 
 
 def loader_sections(search: LoaderSearch, name: str) -> list[Markup]:
@@ -76,7 +79,7 @@ def loader_sections(search: LoaderSearch, name: str) -> list[Markup]:
             one.message,
         ]
         chart = bar([Piece("after" if chosen else "before", one.samples_per_s or 0.0, figure)], best)
-        title = f"{one.workers} workers" + (f", prefetch {one.prefetch}" if one.prefetch else "")
+        title = counted(one.workers, "worker") + (f", prefetch {one.prefetch}" if one.prefetch else "")
         rows.append(_Row(title, figure, " · ".join(filter(None, facts)), chart if one.trained else None))
     headline = render(
         "search_headline", title=loader_title(search), what="loader", name=name, search=search, rows=rows,

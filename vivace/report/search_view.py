@@ -14,10 +14,10 @@ from rich.text import Text
 
 from vivace.records.base import last_line
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
-from vivace.report.figures import bytes_gib
+from vivace.report.figures import bytes_gib, counted
 from vivace.report.to_copy import command_to_copy, to_copy
 
-__all__ = ["batch_view", "loader_view"]
+__all__ = ["batch_view", "loader_setting", "loader_view"]
 
 _BAR = 16
 
@@ -106,9 +106,14 @@ def _loader_answer(search: LoaderSearch) -> Text:
         return Text("Leave the loader as it is.", style="bold green")
     if not search.words:
         return Text("The script's own setting is within 3 % of the best that was run.", style="bold green")
-    queue = f", prefetch {search.prefetch}" if any(word.startswith("prefetch") for word in search.words) else ""
     gain = f": {search.speedup:.2f}× (one run each)" if search.speedup else ""
-    return Text(f"{search.workers} workers{queue}{gain}", style="bold green")
+    return Text(f"{loader_setting(search)}{gain}", style="bold green")
+
+
+def loader_setting(search: LoaderSearch) -> str:
+    """What the command sets: the prefetch only where it does."""
+    queue = f", prefetch {search.prefetch}" if any(word.startswith("prefetch") for word in search.words) else ""
+    return counted(search.workers, "worker") + queue
 
 
 def _best(tried: Sequence[BatchTried | LoaderTried]) -> float:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vivace.records.measurement import Measurement
+from vivace.report.figures import counted
 from vivace.report.phases import TERMINAL_COLOURS, phase_name
 
 __all__ = ["measurement_view"]
@@ -39,7 +40,9 @@ def _headline(record: Measurement) -> Text:
     device = ", ".join(sorted(set(record.devices))) or (record.machine.cpu.model or "CPU")
     text = Text(f"{record.step_ms.median:.2f} ms per step", style="bold")
     text.append(f"  (median; 10–90 %: {record.step_ms.p10:.2f}–{record.step_ms.p90:.2f}; ", style="dim")
-    text.append(f"{record.steps} steps after {record.warmup_steps} of warm-up; {where}{device})", style="dim")
+    text.append(
+        f"{counted(record.steps, 'step')} after {record.warmup_steps} of warm-up; {where}{device})", style="dim"
+    )
     return text
 
 
@@ -112,7 +115,9 @@ def _rows(record: Measurement) -> list[tuple[str, str]]:
             )
         )
     if record.skipped_steps:
-        rows.append(("skipped", f"{record.skipped_steps} steps left out by the GradScaler (inf or NaN gradients)"))
+        rows.append(
+            ("skipped", f"{counted(record.skipped_steps, 'step')} left out by the GradScaler (inf or NaN gradients)")
+        )
     if record.losses and record.losses[0] is not None and record.losses[-1] is not None:
         rows.append(("loss", f"{record.losses[0]:.4g} → {record.losses[-1]:.4g}"))
     return rows
