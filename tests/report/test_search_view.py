@@ -26,8 +26,9 @@ def batch(run_with: str) -> BatchSearch:
 def loader(run_with: str) -> LoaderSearch:
     tried = (LoaderTried(words=("workers=2",), workers=2, outcome="ok", samples_per_s=1.0),)
     return LoaderSearch(
-        command=("python",), tried=tried, limits=True, workers=2, words=("workers=2",), run_with=run_with, by_hand=LONG
-    )
+        command=("python",), tried=tried, limits=True, workers=2, words=("workers=2",), run_with=run_with, by_hand=LONG,
+        complete=True,
+    )  # fmt: skip
 
 
 def test_no_line_to_copy_is_broken_at_the_width_of_the_terminal():
@@ -52,6 +53,17 @@ def test_the_headline_of_a_loader_names_what_its_command_sets():
     assert "\n1 worker, prefetch 8\n" in in_terminal(loader_view(both))
     alone = loader(LONG).model_copy(update={"prefetch": 2})  # the script's own
     assert "<h1>2 workers</h1>" in run_page(RunFolder(FOLDER, loader=alone))
+
+
+def test_a_search_that_was_interrupted_has_no_answer_yet_or_the_best_so_far():
+    own = LoaderTried(words=(), workers=0, outcome="ok", samples_per_s=0.5)
+    interrupted = loader(LONG).model_copy(update={"complete": False, "ended": "interrupted"})
+    first = interrupted.model_copy(update={"tried": (own,), "words": (), "workers": 0, "run_with": "", "by_hand": ""})
+    text = in_terminal(loader_view(first))
+    assert "No answer yet: only the script's own setting was run." in text
+    assert "chosen" not in text
+    later = interrupted.model_copy(update={"tried": (own, *interrupted.tried)})
+    assert "The best so far: 2 workers" in in_terminal(loader_view(later))
 
 
 def test_a_hidden_value_is_asked_for():

@@ -97,17 +97,20 @@ def loader_view(search: LoaderSearch) -> RenderableType:
 def _loader_remark(one: LoaderTried, search: LoaderSearch) -> str:
     if not one.trained:
         return f"[yellow]{escape(last_line(one.message) or one.outcome)}[/]"
-    chosen = "[green]chosen[/]" if one.words == search.words else ""
+    chosen = "[green]chosen[/]" if search.complete and one.words == search.words else ""
     return " ".join(filter(None, ("" if one.words else "the script's own", chosen)))
 
 
 def _loader_answer(search: LoaderSearch) -> Text:
     if not search.limits:
         return Text("Leave the loader as it is.", style="bold green")
+    if not search.complete and len(search.tried) < 2:
+        return Text("No answer yet: only the script's own setting was run.", style="bold yellow")
     if not search.words:
         return Text("The script's own setting is within 3 % of the best that was run.", style="bold green")
     gain = f": {search.speedup:.2f}× (one run each)" if search.speedup else ""
-    return Text(f"{loader_setting(search)}{gain}", style="bold green")
+    so_far = "" if search.complete else "The best so far: "
+    return Text(f"{so_far}{loader_setting(search)}{gain}", style="bold green" if search.complete else "bold yellow")
 
 
 def loader_setting(search: LoaderSearch) -> str:

@@ -192,9 +192,11 @@ def _without_what_slows(bench: Bench, found: Search, verdict: Verdict, lasts: di
 
 def _dropped(found: Search, verdict: Verdict, why: str) -> Verdict:
     """Nothing is recommended after all; what was in the set says why."""
-    with_all = f" ({verdict.speedup.median:.2f}× with {len(verdict.words)} practices)" if verdict.pairs else ""
+    count = len(verdict.words)
+    together = f" ({verdict.speedup.median:.2f}× with {count} practice{'s' if count != 1 else ''})"
     for word in verdict.words:
-        found.rejected[word] = Rejected(practice=word, why=why + with_all)
+        ratio = verdict.speedup.median if count == 1 and verdict.pairs else None
+        found.rejected[word] = Rejected(practice=word, why=why + (together if verdict.pairs else ""), ratio=ratio)
     return Verdict((), verdict.pairs, noise_interval(found), verdict.harm, verdict.ended)
 
 
