@@ -34,6 +34,12 @@ def test_what_runs_beside_the_kernels_is_counted_once():
     assert idle_ms(m) == pytest.approx(30.0)
 
 
+def test_kernels_that_run_beside_each_other_are_not_scaled_twice():
+    """An LSTM's: 21 ms of kernels on several streams in 18 of 18.3 ms."""
+    m = measurement(step_ms=18.3, roles={"recurrent": 21.0}, profile={"busy_share": 18 / 18.3, "idle_ms_per_step": 0.3})
+    assert busy_ms(m) == pytest.approx(18.0)
+
+
 def test_on_a_cpu_shares_of_forward_and_backward_are_taken():
     m = measurement(on_gpu=False, phases={"forward": 10.0, "backward": 20.0}, roles={"matmul": 30.0, "norm": 30.0})
     assert role_ms(m, "matmul") == pytest.approx(15.0)

@@ -82,11 +82,12 @@ def busy_ms(m: Measurement) -> float | None:
     """
     if m.profile is None or not on_gpu(m) or not m.profile.roles_ms:
         return None
-    one_by_one = sum(m.profile.roles_ms.values()) + sum(copy.ms_per_step for copy in m.profile.copies)
+    every = sum(m.profile.roles_ms.values()) + sum(copy.ms_per_step for copy in m.profile.copies)
+    one_by_one = _scale(m) * every
     share, idle = m.profile.busy_share, m.profile.idle_ms_per_step
-    if share is not None and idle and share < 1:
-        one_by_one = min(one_by_one, idle * share / (1 - share))
-    return _scale(m) * one_by_one
+    if share is None or not idle or share == 1:
+        return one_by_one
+    return min(one_by_one, idle * share / (1 - share))  # together, as long as they took; a scale would count twice
 
 
 def idle_ms(m: Measurement) -> float:
