@@ -203,6 +203,7 @@ def test_an_unwritable_output_folder_is_said_before_anything_runs(vivace: Callab
     ("arguments", "sentence"),
     [
         (["--", "no-such-command-here"], "command not found"),
+        (["--", "python train.py -b 8"], "without the quotes: vivace measure -- python train.py -b 8"),
         (["--steps", "0", "--", "true"], "--steps must be at least 1"),
         (["--warmup", "-1", "--", "true"], "--warmup must be 0 or more"),
         (["--timeout", "0", "--", "true"], "--timeout must be above 0"),

@@ -103,6 +103,9 @@ def test_power_between_idle_and_tdp(dgx):
 def test_grids():
     assert grid_g_per_kwh("FR") == 57
     assert grid_g_per_kwh("100") == 100
+    for impossible in ("-5", "nan"):
+        with pytest.raises(UserError, match="--grid"):
+            grid_g_per_kwh(impossible)
     assert co2_t(1000, 57) == pytest.approx(57)
     with pytest.raises(UserError, match="grid"):
         grid_g_per_kwh("atlantis")

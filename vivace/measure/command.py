@@ -26,7 +26,7 @@ from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
 from vivace.records.base import write_text_atomically
 
-__all__ = ["TIME_OVER", "Outcome", "environment_for", "nowhere", "passthrough", "run_command"]
+__all__ = ["TIME_OVER", "Outcome", "command_not_found", "environment_for", "nowhere", "passthrough", "run_command"]
 
 EXIT_TIMEOUT = 124  # as timeout(1)
 TIME_OVER = "stopped by vivace: the time given by --timeout was over"
@@ -89,9 +89,15 @@ def _start(command: Sequence[str], base: Mapping[str, str], settings: Settings) 
             list(command), env=environment_for(settings, base), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
     except FileNotFoundError:
-        raise UserError(f"command not found: {command[0]}", hint="vivace measure -- python train.py …") from None
+        raise command_not_found(command[0], "measure") from None
     except OSError as error:
         raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from None
+
+
+def command_not_found(word: str, ours: str) -> UserError:
+    """``word``: the first of the user's command; ``ours``: the sub-command of vivace."""
+    hint = f"without the quotes: vivace {ours} -- {word}" if " " in word else f"vivace {ours} -- python train.py …"
+    return UserError(f"command not found: {word}", hint=hint)
 
 
 def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:

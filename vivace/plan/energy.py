@@ -13,6 +13,7 @@ from typing import Any
 
 from vivace.errors import UserError
 from vivace.hardware.schema import did_you_mean
+from vivace.plan.limits import at_least
 from vivace.plan.machine import Machine
 from vivace.plan.step import StepTime
 
@@ -49,9 +50,14 @@ def job_power_w(machine: Machine, gpus: int, busy: float) -> float:
 def grid_g_per_kwh(grid: str) -> float:
     """Grams of CO2 per kWh of a country's grid, or a number as it is."""
     try:
-        return float(grid)
+        grams = float(grid)
     except ValueError:
-        pass
+        return _of_a_country(grid)
+    at_least("--grid", grams, 0)
+    return grams
+
+
+def _of_a_country(grid: str) -> float:
     table = _file()["grid"]
     if grid.lower() not in table:
         near = did_you_mean(grid.lower(), table) or f"one of {', '.join(table)}, or a number of g/kWh"

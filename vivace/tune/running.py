@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from vivace.errors import UserError
-from vivace.measure.command import environment_for
+from vivace.measure.command import command_not_found, environment_for
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.inside.settings import Settings, rank_and_world
 from vivace.measure.measuring import read_told
@@ -144,9 +144,7 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
     try:
         return subprocess.Popen(list(command), env=environment)
     except FileNotFoundError:
-        raise UserError(
-            f"command not found: {command[0]}", hint="vivace run --with bf16 -- python train.py …"
-        ) from None
+        raise command_not_found(command[0], "run --with bf16") from None
     except OSError as error:
         raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from None
 
