@@ -388,6 +388,17 @@ def test_a_practice_that_does_not_apply_alone_has_no_figure_for_that(search_in):
     assert not any("time budget ended" in note for note in proof.notes)
 
 
+def test_a_round_that_does_not_decide_is_followed_by_more(search_in):
+    """The first run of the unchanged job was slow by chance: one pair of a 1.2× proves nothing beside that."""
+    world = World({"bf16": 1.2})
+    found = search_in(world)
+    slow = measured(found.baseline).model_copy(update={"samples_per_s": 7.0})  # the others: 10
+    found.baseline = found.baseline.model_copy(update={"measurement": slow})
+    proof = proving.prove(world, found, rounds=1)  # type: ignore[arg-type]
+    assert proof.pairs == 3
+    assert {gain.practice for gain in proof.practices} == {"bf16"}
+
+
 def test_fewer_rounds_than_were_asked_for_are_said(search_in):
     world = World({"bf16": 2.0}, budget_s=6 * TRIAL_S)
     proof = proving.prove(world, search_in(world), rounds=3)  # type: ignore[arg-type]

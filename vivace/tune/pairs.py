@@ -38,19 +38,20 @@ class Verdict:
 
 
 def paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, label: str) -> Verdict:
+    """As many rounds as are asked for, and more where they do not decide; as far as the time goes."""
     pairs: list[Pair] = []
     ended: Trial | None = None
-    for number in range(rounds if words else 0):
+    while words and (len(pairs) < rounds or _is_undecided(found, pairs)):
         if pairs and not bench.has_time_for(sum(trial.seconds for trial in bench.trials[-2:])):  # as the pair before
             break
-        result = _round(bench, words, number, label)
+        result = _round(bench, words, len(pairs), label)
         if isinstance(result, Trial):
             ended = result
             break
         pairs.append(result)
     if not pairs:
         return Verdict(words, [], noise_interval(found), None, ended)
-    speedup = compare(pairs, 0.0 if len(pairs) >= _ENOUGH_ROUNDS else noise_of(found, pairs))
+    speedup = _speedup(found, pairs)
     rerun = (measured(found.baseline), measured(found.again))
     again = measured(found.again)
     twins = [(again, measured(trial)) for trial in bench.trials if _is_of_the_search(trial, words)][:1]
@@ -60,6 +61,18 @@ def paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, lab
         f"{len(pairs)} pairs); {harm.verdict}"
     )
     return Verdict(words, pairs, speedup, harm, ended)
+
+
+def _speedup(found: Search, pairs: Sequence[Pair]) -> Interval:
+    return compare(pairs, 0.0 if len(pairs) >= _ENOUGH_ROUNDS else noise_of(found, pairs))
+
+
+def _is_undecided(found: Search, pairs: Sequence[Pair]) -> bool:
+    """Faster, but not surely: another round may show that it was the noise of whole runs."""
+    if len(pairs) >= _ENOUGH_ROUNDS:
+        return False
+    speedup = _speedup(found, pairs)
+    return speedup.low <= 1.0 and speedup.median > 1.0 + found.noise
 
 
 def noise_of(found: Search, pairs: Sequence[Pair]) -> float:
