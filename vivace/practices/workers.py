@@ -10,6 +10,7 @@ from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cores import usable_cores
 from vivace.practices.engine.kept_workers import Kept, keep_the_order
 from vivace.practices.engine.loaders import (
+    most_saved_ms,
     pinning_is_slowest,
     rare_waits,
     sends_much,
@@ -76,12 +77,6 @@ def find(m: Measurement) -> Found | None:
         why_not="the dataset is iterable: it must share the work between workers itself" if loader.iterable else None,
         also_try=tuple(f"workers={n}" for n in (wanted // 2, 2 * wanted) if 0 < n <= _MOST and n != loader.num_workers),
     )
-
-
-def most_saved_ms(m: Measurement, loader: Loader, workers: int) -> float:
-    """A batch takes a process as long as before: ``workers`` of them give one in that time over their number."""
-    one_batch_ms = loader.num_workers * step_ms(m) if loader.num_workers else phase_ms(m, "loader")
-    return step_ms(m) - one_batch_ms / workers
 
 
 def _not_enough_cores(waits: float, loader: Loader, cores: int) -> Found:

@@ -10,10 +10,9 @@ from typing import Literal
 from vivace.measure.command import Progress, Sink, nowhere
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.measuring import Measured, Request, measure
-from vivace.practices.engine.loaders import waited_for
+from vivace.practices.engine.loaders import most_saved_ms, waited_for
 from vivace.practices.engine.pricing import step_ms
 from vivace.practices.engine.registry import split_word
-from vivace.practices.workers import most_saved_ms
 from vivace.records.finding import Finding, Findings
 from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial

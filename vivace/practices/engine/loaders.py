@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
 
 __all__ = [
-    "epoch_starts_ms", "pinning_is_slowest", "rare_waits", "sends_much", "sent_mib", "spot", "told_of_epochs",
+    "epoch_starts_ms", "most_saved_ms", "pinning_is_slowest", "rare_waits", "sends_much", "sent_mib", "spot", "told_of_epochs",
     "waited_for", "waits_ms",
 ]  # fmt: skip
 
@@ -45,6 +45,12 @@ def epoch_starts_ms(loader: Loader) -> float:
 def waits_ms(m: Measurement, loader: Loader) -> float:
     """What a step waits for batches, without what the starts of epochs cost."""
     return phase_ms(m, "loader") - epoch_starts_ms(loader) * (m.micro_batches or 1.0)
+
+
+def most_saved_ms(m: Measurement, loader: Loader, workers: int) -> float:
+    """A batch takes a process as long as before: ``workers`` of them give one in that time over their number."""
+    one_batch_ms = loader.num_workers * step_ms(m) if loader.num_workers else phase_ms(m, "loader")
+    return step_ms(m) - one_batch_ms / workers
 
 
 def pinning_is_slowest(loader: Loader) -> bool:
