@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
 
 __all__ = [
-    "epoch_starts_ms", "most_saved_ms", "pinning_is_slowest", "rare_waits", "sends_much", "sent_mib", "spot", "told_of_epochs",
-    "waited_for", "waits_ms",
+    "epoch_starts_ms", "most_saved_ms", "pinning_is_slowest", "rare_waits", "sends_much", "sent_mib", "spot",
+    "told_of_epochs", "waited_for", "waits_ms",
 ]  # fmt: skip
 
 
