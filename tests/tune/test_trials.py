@@ -50,8 +50,9 @@ def test_one_that_deletes_its_folder_and_one_that_ends_too_early_say_so(tmp_path
     assert (gone.outcome, gone.measurement) == ("crash", None)
     assert "deleted the run's folder" in gone.message
     assert (tmp_path / "a" / "trial.json").is_file()
-    short = trial(tmp_path / "b", "--steps", "4", steps=50)
-    assert short.message == "the script ended by itself after 4 steps, too few to measure"
+    for steps in ("4", "8"):  # before the window opens, and in it
+        short = trial(tmp_path / f"short-{steps}", "--steps", steps, steps=50, warmup_steps=None, evidence=True)
+        assert short.message == f"the script ended by itself after {steps} steps, too few to measure"
     with pytest.raises(UserError, match="the command is too short"):
         refuse_too_short(short)
     refuse_too_short(gone)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from vivace.cli.showing import embedded_example, print_record, shown
+from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Request
 from vivace.measure.peers import refuse_peers
@@ -22,7 +22,6 @@ __all__ = ["check"]
 
 EXIT_TOO_MUCH_LEFT = 1
 EXIT_NO_VERDICT = 3
-EXIT_INTERRUPTED = 130
 
 
 def check(

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 
 from vivace.cli.resuming import refuse_beside_resume
-from vivace.cli.showing import embedded_example, print_record, shown
+from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.records.search import BatchSearch, LoaderSearch
@@ -25,7 +25,6 @@ from vivace.tune.finders.room import parse_gib
 
 __all__ = ["find_app"]
 
-EXIT_INTERRUPTED = 130
 _DEMO_FLAG = "-b"
 
 find_app = typer.Typer(

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from vivace.cli.report import write_report
 from vivace.cli.resuming import refuse_beside_resume
-from vivace.cli.showing import embedded_example, print_record, shown
+from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.peers import refuse_peers
 from vivace.report.proof_view import proof_view
@@ -22,7 +22,6 @@ from vivace.tune.tuning import tune as run_tune
 
 __all__ = ["tune"]
 
-EXIT_INTERRUPTED = 130
 _RISKS = ("exact", "rounding", "algorithmic")
 _DEMO_BUDGET_MINUTES = 2.5
 

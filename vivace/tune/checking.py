@@ -83,7 +83,7 @@ def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str, inter
 
 def _what_was_not_seen(record: Measurement, interrupted: bool) -> tuple[str, ...]:
     if interrupted:
-        return ("Ctrl-C ended the differential runs: the causes of waiting are not told apart",)
+        return ("incomplete: Ctrl-C ended the differential runs, and the causes of waiting are not told apart",)
     if record.status == "complete":
         return ()
     kernels = "" if record.profile is not None else ", and no kernels were profiled"

@@ -18,12 +18,11 @@ from vivace.tune.candidates import proposals
 from vivace.tune.comparison import compare, ratio_of, speed
 from vivace.tune.harm import judge
 from vivace.tune.pairs import FIRST_SEED, Verdict, is_exact, noise_interval, noise_of, paired
-from vivace.tune.searching import Search, measured, refusal
+from vivace.tune.searching import SMALLEST_GAIN, Search, measured, refusal
 
 __all__ = ["prove"]
 
 _UNSTEADY = 1.3
-_SMALLEST_GAIN = 0.01
 _COMPILE_S = 120.0  # to compile a model with cold caches, roughly; a model of minutes will need another look
 _OUTSIDE = "outside the band"
 _HARMED = "losses left the band of the baseline's reruns"
@@ -63,7 +62,7 @@ def _doubts(gains: Sequence[Gain]) -> list[str]:
     """About single practices of a set that is proved as a whole."""
     last = {gain.practice: gain.last for gain in gains if gain.last is not None}
     slowing = [word for word, interval in last.items() if interval.high < 1]
-    idle = [word for word, interval in last.items() if interval.high >= 1 and interval.median < 1 + _SMALLEST_GAIN]
+    idle = [word for word, interval in last.items() if interval.high >= 1 and interval.median < 1 + SMALLEST_GAIN]
     notes = []
     if slowing:
         notes.append(f"it may be faster still without {', '.join(slowing)}: one run each says so, which proves nothing")

@@ -144,7 +144,7 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
     try:
         return subprocess.Popen(list(command), env=environment)
     except FileNotFoundError:
-        raise command_not_found(command[0], "run --with bf16") from None
+        raise command_not_found(command[0], "run --with …") from None
     except OSError as error:
         raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from None
 

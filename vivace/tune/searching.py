@@ -27,7 +27,7 @@ from vivace.tune.comparison import compare, ratio_of, speed
 from vivace.tune.diagnosis import diagnose
 from vivace.tune.trials import refuse_too_short
 
-__all__ = ["Search", "measured", "refusal", "search"]
+__all__ = ["SMALLEST_GAIN", "Search", "measured", "refusal", "search"]
 
 _WINDOW_MS = 3000.0  # a timed window of about three seconds …
 _STEPS = (10, 100)  # … within these numbers of steps
@@ -38,7 +38,7 @@ _ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code witho
 _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _NO_TIME = f"{NOT_TRIED}: too little time was left for it and for the proof"
-_SMALLEST_GAIN = 0.01
+SMALLEST_GAIN = 0.01
 _LARGEST_NOISE = 0.10
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
@@ -96,7 +96,7 @@ class Search:
         """What two runs of the same command differ by; a gain must be larger. No more than 10 % is asked for: what is
         less sure than that is for the proof to refuse."""
         difference = abs(math.log(ratio_of(measured(self.baseline), measured(self.again))))
-        return max(_SMALLEST_GAIN, min(_LARGEST_NOISE, difference))
+        return max(SMALLEST_GAIN, min(_LARGEST_NOISE, difference))
 
     def attempt(self, word: str) -> bool:
         """Try one more practice on top of the best set; whether it stays."""

@@ -93,15 +93,17 @@ def test_a_flag_about_all_ranks_together_is_understood(search: Callable):
     assert [one.batch_size for one in found.tried if one.size == 32] == [16]
 
 
-def test_micro_batches_may_change_while_the_global_batch_stays(search: Callable):
-    def answer(size: int, name: str) -> Trial:
-        if size > 64:
-            return failed("out-of-memory", name)
-        record = trained(64, name).measurement
-        assert record is not None
-        return made_trial(name, (), None, measurement=record.model_copy(update={"micro_batches": 64 / size}))
+def accumulating(size: int, name: str, largest: int) -> Trial:
+    """The flag is about the parts of an accumulated batch of 64."""
+    if size > largest:
+        return failed("out-of-memory", name)
+    record = trained(64, name).measurement
+    assert record is not None
+    return made_trial(name, (), None, measurement=record.model_copy(update={"micro_batches": 64 / size}))
 
-    found = search(answer)
+
+def test_micro_batches_may_change_while_the_global_batch_stays(search: Callable):
+    found = search(lambda size, name: accumulating(size, name, largest=64))
     assert found.largest == 64
     assert found.advice == ()
 
@@ -127,17 +129,8 @@ def test_a_size_of_its_own_that_does_not_fit_is_halved(search: Callable):
 
 
 def test_an_own_size_that_does_not_fit_needs_no_advice_where_the_global_batch_stays(search: Callable):
-    """The flag is about the parts of an accumulated batch of 64."""
-
-    def answer(size: int, name: str) -> Trial:
-        if size > 8:
-            return failed("out-of-memory", name)
-        record = trained(64, name).measurement
-        assert record is not None
-        return made_trial(name, (), None, measurement=record.model_copy(update={"micro_batches": 64 / size}))
-
     sizes = Asked("batch", ("python", "train.py", "-b", "16"), flag="-b", values=(4, 8), budget_s=1e6)
-    found = search(answer, sizes)
+    found = search(lambda size, name: accumulating(size, name, largest=8), sizes)
     assert (found.own_size, found.largest) == (16, 8)
     assert found.advice == ()
 

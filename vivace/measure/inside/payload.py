@@ -63,7 +63,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "pid": os.getpid(),
         "device": str(session.device),
         "clock": "gpu" if "gpu" in timelines else "host",
-        "warmup_steps": session.warmup_done or session.total_steps - len(main.steps),
+        "warmup_steps": session.total_steps - len(main.steps) if first_is_warmup else session.warmup_done,
         "total_steps": session.total_steps,
         "series": _series(main),
         "host_series": _series(timelines["host"]) if "gpu" in timelines else None,

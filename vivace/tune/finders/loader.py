@@ -104,7 +104,7 @@ class _Finder:
             raise UserError(
                 "no DataLoader was seen: there is nothing to find", hint="vivace sees torch.utils.data.DataLoader only"
             )
-        self.cores = max(1, int(self.own.machine.cpu.usable_cores) // max(1, _ranks_per_host(self.own)))
+        self.cores = max(1, int(self.own.machine.cpu.usable_cores) // self.own.ranks_per_host)
         self._note((), loader.num_workers, loader.prefetch_factor, trial)
         own = self.tried[0]
         self.limits = _waits(own)
@@ -223,11 +223,6 @@ def _refused(record: Measurement, words: Sequence[str]) -> str:
     """Why one of the words was not applied; empty when all were."""
     told = [record.practices.get(word, "it was not applied") for word in words]
     return next((why for why in told if not why.startswith("applied")), "")
-
-
-def _ranks_per_host(record: Measurement) -> int:
-    hosts = [rank.host for rank in record.ranks]
-    return max((hosts.count(host) for host in set(hosts)), default=1)
 
 
 def _waits(one: LoaderTried) -> bool:
