@@ -34,7 +34,8 @@ from typing import Any, NoReturn
 __all__ = ["EXIT_INTERRUPTED", "Preemption", "job_id", "protect_worker", "requeue", "save_atomically"]
 
 EXIT_INTERRUPTED = 85  # "I saved; start me again": agreed with vivace's batch script, and free in sysexits.h and bash
-SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
+SIGNALS = (*WARNINGS, signal.SIGTERM)
 DEFAULT_MAX_REQUEUES = 10
 _SCONTROL_S = 60.0
 _GOES_ON = ("RUNNING", "TIMEOUT", "PREEMPTED")  # a job in any other state was ended by someone who meant it
@@ -45,6 +46,15 @@ _LET_GO_S = 0.2  # for a thread that a busy machine has put off
 
 _agreeing: set[int] = set()  # processes that have a gloo group of ours
 _leaving: set[int] = set()  # processes that end because all ranks agreed to
+_listening: set[int] = set()  # processes whose handlers are ours
+
+
+def _ignore_late_warnings() -> None:
+    """Python gives handlers of its own back to their default action when it ends. For SIGUSR1 that is death: a warning
+    that came while a finished training exits made it look interrupted, and its last piece was trained again."""
+    if os.getpid() in _listening:
+        for number in WARNINGS:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _end_process_groups() -> None:
@@ -61,6 +71,7 @@ def _end_process_groups() -> None:
 
 
 atexit.register(_end_process_groups)
+atexit.register(_ignore_late_warnings)  # before the other one: handlers run last in, first out
 
 
 class Preemption:
@@ -73,6 +84,7 @@ class Preemption:
         self._group: Any = None
         self._pending: tuple[Any, Any] | None = None
         self._previous: dict[int, Any] = {number: signal.signal(number, self._note) for number in SIGNALS}
+        _listening.add(self._pid)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() == self._pid:
@@ -134,10 +146,12 @@ class Preemption:
         return requeue(self.max_requeues)
 
     def close(self) -> None:
-        """Give the signals back to whoever had them, and finish the question that is under way."""
+        """Stop listening: the training is done. Handlers that the script had before come back; a warning that comes
+        later and that nobody waits for is ignored, for its default action is to kill the process."""
         self._answer()
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            late_warning = number in WARNINGS and handler is signal.SIG_DFL
+            signal.signal(number, signal.SIG_IGN if late_warning else handler)
 
     def __enter__(self) -> Preemption:
         return self

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import environment
+
+from vivace.preemption import Preemption
 
 SCRIPT = """
 import atexit, os
@@ -42,3 +47,45 @@ def test_groups_are_ended_after_the_scripts_own_clean_up(tmp_path: Path):
     assert "exitcode  : 85" in done.stderr
     assert done.stdout.count("the script's own clean-up: True") == 2
     assert done.stdout.count("groups left: False") == 2
+
+
+LATE = """
+import os, signal, sys
+from vivace.preemption import Preemption
+
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGUSR1):
+        kill(pid, number)  # while Python takes its modules apart, after it gave the handlers back
+
+late = Late()
+guard = Preemption()
+if sys.argv[1] == "closed":
+    guard.close()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert guard.signal is None
+print("exported")
+"""
+
+
+@pytest.mark.parametrize("how", ["closed", "left open"])
+def test_a_warning_after_the_training_is_done_does_not_kill_it(tmp_path: Path, how: str):
+    """It would end with 138, and the job script would train the last piece again."""
+    script = tmp_path / "train.py"
+    script.write_text(LATE)
+    done = subprocess.run(
+        [sys.executable, str(script), how], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "exported\n"), done.stderr
+
+
+def test_a_handler_of_the_script_comes_back_after_close():
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _frame: seen.append(number))
+    try:
+        with Preemption() as guard:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        assert (guard.signal, seen) == (signal.SIGUSR1, [])
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert seen == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
