@@ -21,8 +21,9 @@ from vivace.measure.elsewhere import machine_elsewhere
 from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import ENDED_BY_ITSELF, ENTRY, Settings
-from vivace.measure.merge import Payload, merge, read_payloads
+from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
+from vivace.measure.ranks import Payload, read_payloads
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from vivace import __version__
@@ -13,6 +10,7 @@ from vivace.hardware.catalogue import find_gpu
 from vivace.hardware.specs import peak_tflops
 from vivace.measure.inside.timeline import PHASES
 from vivace.measure.one_offs import without_one_offs
+from vivace.measure.ranks import Payload, missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
 from vivace.records.machine import Machine
 from vivace.records.measurement import (
@@ -35,33 +33,12 @@ from vivace.records.measurement import (
 from vivace.records.privacy import safe_command, safe_environment, safe_lines, safe_text
 from vivace.records.structure import Structure
 
-__all__ = ["merge", "read_payloads"]
+__all__ = ["merge"]
 
 _SHORT_ENERGY_WINDOW_S = 1.0
 _LENT_SHARE = 0.1  # of a window's batches: so many from the queue, and its speed is not the lasting one …
 _SAME_FORWARDS = 0.02
 _LENT_MIN = 3  # … batches: one or two more or less are chance, which matters in short windows
-
-Payload = dict[str, Any]
-
-
-def read_payloads(folder: Path) -> list[Payload]:
-    """One payload per rank, rank 0 first. Of several processes with the same rank, the one that trained longest."""
-    best: dict[int, Payload] = {}
-    others: dict[int, list[str]] = {}
-    for path in sorted(folder.glob("rank-*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            payload = json.loads(path.read_text())
-            rank = payload["rank"]
-            others.setdefault(rank, []).append(f"{payload['process']['script']} ({payload['total_steps']} steps)")
-            if rank not in best or payload["total_steps"] > best[rank]["total_steps"]:
-                best[rank] = payload
-    for rank, names in others.items():
-        if len(names) > 1:
-            best[rank]["notes"].append(
-                f"{len(names)} processes trained as rank {rank}: {', '.join(names)}; shown: the longest"
-            )
-    return [best[rank] for rank in sorted(best)]
 
 
 def merge(
@@ -81,16 +58,19 @@ def merge(
     partial = sorted((p for p in payloads if p["status"] != "complete"), key=lambda p: p["written_at"])
     flops = Flops(**{k: first["flops"][k] for k in Flops.model_fields}) if _counted(first) else None
     mfu = _mfu(first, flops)
+    missing, world = missing_ranks(payloads), world_of(payloads)
     samples_per_s = _sum([_rate(p, "samples") for p in payloads])
+    whole_samples_per_s = None if missing else samples_per_s
     return Measurement(
-        status="partial" if partial else "complete",
-        reason=_reason(partial, len(payloads)),
+        status="partial" if partial or missing else "complete",
+        reason=_reason(partial, missing, world),
+        missing_ranks=missing,
         steps=steps,
         warmup_steps=first["warmup_steps"],
-        samples_per_s=samples_per_s,
-        tokens_per_s=_sum([_rate(p, "tokens") for p in payloads]),
+        samples_per_s=whole_samples_per_s,
+        tokens_per_s=None if missing else _sum([_rate(p, "tokens") for p in payloads]),
         batch_size=_batch_size(first),
-        global_batch_size=_sum([_batch_size(p) for p in payloads]),
+        global_batch_size=None if missing else _sum([_batch_size(p) for p in payloads]),
         micro_batches=first["micro_batches"],
         optimizers=first["optimizers"],
         skipped_steps=first["skipped_steps"],
@@ -114,7 +94,7 @@ def merge(
         mfu=mfu.value if mfu else None,
         mfu_detail=mfu,
         memory=_memory(payloads),
-        energy=_energy(payloads, samples_per_s),
+        energy=_energy(payloads, whole_samples_per_s),
         validation=Validation(
             total_ms=first["validation"]["ms"],
             batches=first["validation"]["batches"],
@@ -130,15 +110,35 @@ def merge(
         devices=tuple(device["name"] for p in payloads for device in p["devices"]),
         origin=_origin(first, command, environment, folder, started_at),
         machine=machine,
-        notes=(*notes, *left_out, *first["notes"], *_why_not(first)),
+        notes=(
+            *notes,
+            *left_out,
+            *first["notes"],
+            *_why_no_throughput(missing, payloads, samples_per_s),
+            *_why_not(first),
+        ),
     )
 
 
-def _reason(partial: Sequence[Payload], ranks: int) -> str | None:
-    if not partial:
-        return None
-    reason = safe_text(partial[0]["reason"] or "")
-    return f"rank {partial[0]['rank']}: {reason}" if ranks > 1 else reason
+def _reason(partial: Sequence[Payload], missing: Sequence[int], world: int) -> str | None:
+    reasons = []
+    if partial:
+        told = safe_text(partial[0]["reason"] or "")
+        reasons.append(f"rank {partial[0]['rank']}: {told}" if world > 1 else told)
+    if missing:
+        reasons.append(f"{name_ranks(missing)} of {world} did not report")
+    return "; ".join(reasons) if reasons else None
+
+
+def _why_no_throughput(
+    missing: Sequence[int], payloads: Sequence[Payload], samples_per_s: float | None
+) -> tuple[str, ...]:
+    """What some ranks do must not be taken for what the job does."""
+    if not missing:
+        return ()
+    there = name_ranks([payload["rank"] for payload in payloads])
+    rate = f"; {there} alone: {samples_per_s:,.1f} samples/s" if samples_per_s is not None else ""
+    return (f"no throughput of the whole job, and energy and memory are those of {there} only{rate}",)
 
 
 def _counted(payload: Payload) -> bool:

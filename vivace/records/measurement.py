@@ -186,6 +186,7 @@ class Measurement(Record):
 
     status: Literal["complete", "partial"]
     reason: str | None = Field(None, description="why it is partial")
+    missing_ranks: tuple[int, ...] = Field((), description="ranks of the job that left no figures; no rates then")
     steps: int
     warmup_steps: int
     samples_per_s: float | None = Field(None, description="all ranks; total samples over total time, not of medians")

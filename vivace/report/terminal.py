@@ -124,6 +124,8 @@ def _rows(record: Measurement) -> list[tuple[str, str]]:
 
 
 def _throughput(record: Measurement) -> str:
+    if record.missing_ranks:
+        return "unknown: not every rank reported"
     if record.samples_per_s is None:
         return "unknown: no batch size could be read from the inputs"
     text = f"{record.samples_per_s:,.1f} samples/s"

@@ -145,6 +145,8 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
         return "out-of-memory", told or reason or errors
     if measured.outcome.timed_out:
         return "timeout", reason
+    if record is not None and record.missing_ranks and measured.outcome.exit_code == 0:
+        return "crash", reason
     if record is not None and record.reason == ENDED_BY_ITSELF:
         return "crash", f"{reason} after {record.warmup_steps + record.steps} steps, too few to measure"
     return "crash", errors or reason

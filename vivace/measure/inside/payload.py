@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from vivace.measure.inside.memory import devices_in_use
 from vivace.measure.inside.one_off import first_of_its_size
 from vivace.measure.inside.provenance import describe_devices, describe_process
 from vivace.measure.inside.recorder import gpu_marks, host_marks
+from vivace.measure.inside.settings import restart_count
 from vivace.measure.inside.structure import describe_structure
 from vivace.measure.inside.timeline import PHASES, Step, Timeline, split
 
@@ -31,12 +33,13 @@ __all__ = ["write"]
 
 
 def write(session: Session, status: str, reason: str | None, touch_gpu: bool) -> None:
-    """Build the payload and put it into the run's folder as ``rank-R-PID.json``."""
+    """Build the payload and put it into the run's folder as ``rank-R-HOST-PID.json``."""
     text = json.dumps(_build(session, status, reason, touch_gpu), default=_plain)
     folder = Path(session.settings.folder)
-    temporary = folder / f".rank-{session.rank}-{os.getpid()}.tmp"
+    name = f"rank-{session.rank}-{socket.gethostname()}-{os.getpid()}"  # nodes share the folder
+    temporary = folder / f".{name}.tmp"
     temporary.write_text(text)
-    os.replace(temporary, folder / f"rank-{session.rank}-{os.getpid()}.json")
+    os.replace(temporary, folder / f"{name}.json")
 
 
 def _plain(value: Any) -> Any:
@@ -60,6 +63,7 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "reason": reason,
         "rank": session.rank,
         "world": session.world,
+        "restart": restart_count(),
         "pid": os.getpid(),
         "device": str(session.device),
         "clock": "gpu" if "gpu" in timelines else "host",

@@ -7,7 +7,7 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 
-__all__ = ["ENDED_BY_ITSELF", "ENTRY", "HOME_VARIABLE", "VARIABLE", "Settings", "rank_and_world"]
+__all__ = ["ENDED_BY_ITSELF", "ENTRY", "HOME_VARIABLE", "VARIABLE", "Settings", "rank_and_world", "restart_count"]
 
 VARIABLE = "VIVACE_INSIDE"
 HOME_VARIABLE = "VIVACE_HOME"
@@ -55,3 +55,9 @@ def rank_and_world() -> tuple[int, int]:
         if os.environ.get(rank, "").isdecimal() and os.environ.get(world, "").isdecimal():
             return int(os.environ[rank]), int(os.environ[world])
     return 0, 1
+
+
+def restart_count() -> int:
+    """How often torchrun (or Slurm) has started the ranks again: payloads of two starts are not one run."""
+    counts = [os.environ.get(name, "") for name in ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")]
+    return sum(int(count) for count in counts if count.isdecimal())
