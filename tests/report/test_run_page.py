@@ -179,7 +179,7 @@ def test_findings_alone_and_with_their_measurement():
     )
     alone = run_page(RunFolder(FOLDER, findings=findings))
     assert sections_of(alone) == ["headline", "findings"]
-    assert "<h1>1 finding, worth at most 1.25×</h1>" in alone
+    assert "<h1>1 finding, likely to bring 1.11×</h1>" in alone
     both = run_page(RunFolder(FOLDER, findings=findings, measurement=made_measurement()))
     assert sections_of(both) == ["headline", "findings", "steps", "curves", "syncs"]
 
@@ -193,7 +193,7 @@ def test_a_well_tuned_job_is_told_so():
 def test_a_job_that_only_lacks_memory_is_not_called_well_tuned_above_a_finding():
     room = made_finding(practice="checkpointing", worth=1.0, exposed_ms=0.0)
     text = run_page(RunFolder(FOLDER, findings=Findings(measurement="m.json", findings=(room,), verdict="tuned")))
-    assert "<h1>1 finding, worth at most 1.00×</h1>" in text
+    assert "<h1>1 finding, likely to bring 1.00×</h1>" in text
     assert "What is listed makes room in memory" in text
     assert "well tuned" not in text
 

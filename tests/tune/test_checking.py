@@ -77,4 +77,4 @@ def test_the_page_for_a_person_says_what_to_change(vivace):
     done = vivace("check", "--quiet", "--steps", "8", "--no-probes", "--", *script)
     assert "num_workers=" in done.out
     assert f"slow_loader.py:{line_of('DataLoader(Slow')}" in done.out
-    assert "the best worth at most" in done.out
+    assert "the best should bring about" in done.out

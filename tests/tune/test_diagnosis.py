@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from practices.evidence import measurement
 
-from vivace.records.finding import Risk
+from vivace.practices.engine.practice import Saved
+from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Mfu, Sync
 from vivace.tune.candidates import candidates, combined, proposals
-from vivace.tune.diagnosis import diagnose, together, worth_of
+from vivace.tune.diagnosis import diagnose, likely_of, together, worth_of
 
 SAFE = (Risk.EXACT, Risk.ROUNDING)
 
@@ -29,7 +32,7 @@ def test_the_price_is_amdahls():
 
 def test_findings_are_ranked_and_name_their_evidence():
     findings = diagnose(waiting_for_data())
-    assert [f.worth for f in findings] == sorted((f.worth for f in findings), reverse=True)
+    assert [f.likely for f in findings] == sorted((f.likely for f in findings), reverse=True)
     workers = next(f for f in findings if f.practice == "workers")
     assert workers.exposed_ms == pytest.approx(41.0)
     assert workers.evidence["loader_wait_ms"] == pytest.approx(41.0)
@@ -87,3 +90,23 @@ def test_what_compiles_is_tried_last_and_exclusions_are_kept():
 def test_what_only_a_person_can_do_is_proposed():
     findings = diagnose(waiting_for_data())
     assert proposals(findings, [f.setting for f in findings], SAFE) == ()
+
+
+def test_every_finding_has_a_likely_speedup_within_its_bound():
+    for finding in diagnose(waiting_for_data()):
+        assert finding.likely_low <= finding.likely <= finding.likely_high <= finding.worth + 1e-9
+
+
+@given(worth=st.floats(1, 50), ms=st.tuples(st.floats(-50, 200), st.floats(-50, 200), st.floats(-50, 200)))
+def test_likely_is_ordered_and_never_above_the_bound(worth: float, ms: tuple[float, float, float]):
+    low_ms, middle_ms, high_ms = sorted(ms)
+    likely, low, high = likely_of(Saved(middle_ms, low_ms, high_ms), worth, 100.0)
+    assert 0 < low <= likely <= high <= worth * (1 + 1e-9)
+
+
+def test_a_finding_of_an_older_record_is_likely_to_bring_half_of_its_bound():
+    finding = diagnose(waiting_for_data())[0].model_dump()
+    for name in ("likely", "likely_low", "likely_high"):
+        del finding[name]
+    old = Finding.model_validate({**finding, "worth": 2.0})
+    assert (old.likely, old.likely_low, old.likely_high) == (pytest.approx(4 / 3), 1.0, 2.0)

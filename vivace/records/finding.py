@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vivace.records.base import Part, Record
 
-__all__ = ["Finding", "Findings", "Place", "Risk"]
+__all__ = ["Finding", "Findings", "Place", "Risk", "unknown_likely"]
 
 
 class Risk(StrEnum):
@@ -25,13 +25,25 @@ class Place(Part):
     line: int
 
 
+def unknown_likely(worth: float) -> tuple[float, float, float]:
+    """Likely speedup, low and high, where nothing but the bound is known: half of the time, between none and all.
+
+    >>> unknown_likely(2.0)
+    (1.3333333333333333, 1.0, 2.0)
+    """
+    return 1 / (1 - 0.5 * (1 - 1 / worth)), 1.0, worth
+
+
 class Finding(Part):
-    """``worth`` is an upper bound: the speed-up if the exposed time vanished (Amdahl)."""
+    """``worth`` is an upper bound: the speedup if the exposed time vanished (Amdahl). ``likely`` is what to expect."""
 
     practice: str
     exposed_ms: float = Field(ge=0)
     idle_ms: float = Field(0.0, ge=0, description="the part of it in which the GPU has nothing to do: it is won once")
     worth: float = Field(ge=1)
+    likely: float = Field(gt=0, description="the speedup that removing it should bring; lists are ordered by it")
+    likely_low: float = Field(gt=0, description="lower end of the range around ``likely``; below 1 it may cost time")
+    likely_high: float = Field(gt=0, description="upper end of that range")
     risk: Risk
     where: Place | None = None
     evidence: dict[str, float | int | str | bool | None]
@@ -42,6 +54,15 @@ class Finding(Part):
     by_hand: str = Field("", description="the lines to change, for those who prefer to edit")
     also_try: tuple[str, ...] = Field((), description="other words that may serve as well")
     why_not: str | None = Field(None, description="why it does not apply from outside")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_records(cls, fields: Any) -> Any:
+        """Records made before ``likely`` existed have the bound only."""
+        if not isinstance(fields, dict) or "likely" in fields or "worth" not in fields:
+            return fields
+        likely, low, high = unknown_likely(fields["worth"])
+        return {**fields, "likely": likely, "likely_low": low, "likely_high": high}
 
 
 class Findings(Record):

@@ -48,8 +48,8 @@ def _nothing(findings: Findings) -> RenderableType:
 def _headline(findings: Findings, record: Measurement) -> Text:
     assert record.step_ms is not None
     text = Text(f"{len(findings.findings)} finding{'s' * (len(findings.findings) > 1)}", style="bold")
-    best = max(finding.worth for finding in findings.findings)
-    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; the best worth at most {best:.2f}×")
+    best = max(finding.likely for finding in findings.findings)
+    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; the best should bring about {best:.2f}×")
     if findings.worth > best:
         text.append(f", all together at most {findings.worth:.2f}× (they overlap; a tune measures it)")
     return text
@@ -59,6 +59,8 @@ def _table(findings: Findings) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
     table.add_column("practice")
+    table.add_column("likely", justify="right")
+    table.add_column("range", justify="right")
     table.add_column("at most", justify="right")
     table.add_column("ms/step", justify="right")
     table.add_column("risk")
@@ -68,7 +70,8 @@ def _table(findings: Findings) -> Table:
         where = f"{os.path.basename(f.where.file)}:{f.where.line}" if f.where else ""
         risk = f"[{_RISK_COLOURS[f.risk.value]}]{f.risk.value}[/]"
         table.add_row(
-            str(number), escape(f.setting or f.practice), f"{f.worth:.2f}×", f"{f.exposed_ms:.1f}", risk,
+            str(number), escape(f.setting or f.practice), f"{f.likely:.2f}×",
+            f"{f.likely_low:.2f}–{f.likely_high:.2f}", f"{f.worth:.2f}×", f"{f.exposed_ms:.1f}", risk,
             "yes" if f.applies else "no", escape(where),
         )  # fmt: skip
     return table

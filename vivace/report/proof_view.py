@@ -121,7 +121,7 @@ def _payback(proof: Proof) -> str:
 def _proposals(proof: Proof) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for finding in proof.proposed:
-        parts.append(Text(f"for you to decide: {finding.title} (at most {finding.worth:.2f}×)", style="bold"))
+        parts.append(Text(f"for you to decide: {finding.title} (likely {finding.likely:.2f}×)", style="bold"))
         parts.append(Padding(Text(finding.says + (f"; {finding.why_not}" if finding.why_not else "")), (0, 0, 0, 3)))
         parts.append(to_copy(finding.by_hand, 6, "cyan"))
     return [Text(), *parts] if parts else []

@@ -45,5 +45,5 @@ def _findings_title(findings: Findings) -> str:
     count = len(findings.findings)
     if not count:
         return "Nothing holds it back" if findings.verdict == "tuned" else "Nothing was found"
-    best = ratio(max(finding.worth for finding in findings.findings))
-    return f"{count} findings, the best worth at most {best}" if count > 1 else f"1 finding, worth at most {best}"
+    best = ratio(max(finding.likely for finding in findings.findings))
+    return f"{count} findings, the best likely to bring {best}" if count > 1 else f"1 finding, likely to bring {best}"

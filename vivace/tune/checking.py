@@ -17,7 +17,7 @@ from vivace.records.finding import Finding, Findings
 from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
 from vivace.tune.bench import Interrupted
-from vivace.tune.diagnosis import SMALLEST_WORTH, diagnose, together, worth_of
+from vivace.tune.diagnosis import SMALLEST_WORTH, by_likely, diagnose, together, worth_of
 from vivace.tune.probing import Cause, RunProbe, probe
 from vivace.tune.trials import Settings, run_trial
 
@@ -70,7 +70,7 @@ def _probe_runner(request: Request, folder: Path, progress: Progress) -> RunProb
 
 def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str, interrupted: bool = False) -> Findings:
     found = tuple(_with_cause(finding, causes, record) for finding in diagnose(record))
-    found = tuple(sorted(found, key=lambda f: -f.worth))
+    found = by_likely(found)
     return Findings(
         measurement=path,
         findings=found,

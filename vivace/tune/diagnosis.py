@@ -1,20 +1,21 @@
 """From a measurement to findings: every practice looks at the evidence, and what it finds is ranked by its price.
 
-Pure: reads records, runs nothing. The price is an upper bound (Amdahl): the speed-up if the exposed time vanished.
+Pure: reads records, runs nothing. A price has two parts: ``likely``, the speedup to expect with its range; ``worth``,
+an upper bound (Amdahl): the speedup if the exposed time vanished.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from vivace.practices.engine import pricing
-from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.registry import all_practices, get_practice
-from vivace.records.finding import Finding, Place, Risk
+from vivace.records.finding import Finding, Place, Risk, unknown_likely
 from vivace.records.measurement import Measurement
 
-__all__ = ["SMALLEST_WORTH", "diagnose", "makes_room", "together", "worth_of"]
+__all__ = ["SMALLEST_WORTH", "by_likely", "diagnose", "likely_of", "makes_room", "together", "worth_of"]
 
 SMALLEST_WORTH = 1.02  # less is noise on most machines
 _LARGEST_SHARE = 0.98
@@ -22,7 +23,7 @@ _NUMBER_TYPE = {"tf32": "tf32", "bf16": "bf16", "pure_bf16": "bf16", "fp16": "fp
 
 
 def diagnose(measurement: Measurement) -> tuple[Finding, ...]:
-    """The findings, the most valuable first."""
+    """The findings, ordered by what they are likely to bring."""
     if measurement.step_ms is None or measurement.step_ms.mean <= 0:
         return ()
     findings = [
@@ -31,7 +32,11 @@ def diagnose(measurement: Measurement) -> tuple[Finding, ...]:
         if (found := practice.find(measurement)) is not None
     ]
     kept = [f for f in findings if f.worth >= SMALLEST_WORTH or makes_room(f)]
-    return tuple(sorted(kept, key=lambda f: -f.worth))
+    return by_likely(kept)
+
+
+def by_likely(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda f: (-f.likely, -f.worth, f.practice)))
 
 
 def makes_room(finding: Finding) -> bool:
@@ -45,6 +50,19 @@ def worth_of(exposed_ms: float, step_ms: float) -> float:
     1.29
     """
     return 1 / (1 - min(max(0.0, exposed_ms / step_ms), _LARGEST_SHARE))
+
+
+def likely_of(saved: Saved | None, worth: float, step_ms: float) -> tuple[float, float, float]:
+    """The speedup to expect, with its low and high end: never above the bound.
+
+    >>> likely_of(Saved(30, 20, 90), 2.0, 120)
+    (1.3333333333333333, 1.2, 2.0)
+    """
+    if saved is None:
+        return unknown_likely(worth)
+    most = (1 - 1 / worth) * step_ms
+    likely, low, high = (step_ms / (step_ms - min(ms, most)) for ms in (saved.ms, saved.low_ms, saved.high_ms))
+    return likely, min(low, likely), max(high, likely)
 
 
 def together(findings: Sequence[Finding], measurement: Measurement) -> float:
@@ -100,11 +118,16 @@ def _worth_at_peak(findings: Sequence[Finding], m: Measurement) -> float | None:
 
 def _finding(practice: Practice, found: Found, step_ms: float) -> Finding:
     exposed_ms = min(found.exposed_ms, step_ms) if math.isfinite(found.exposed_ms) else 0.0
+    worth = worth_of(exposed_ms, step_ms)
+    likely, low, high = likely_of(found.likely, worth, step_ms)
     return Finding(
         practice=practice.name,
         exposed_ms=exposed_ms,
         idle_ms=min(found.idle_ms, exposed_ms),
-        worth=worth_of(exposed_ms, step_ms),
+        worth=worth,
+        likely=likely,
+        likely_low=low,
+        likely_high=high,
         risk=Risk(practice.risk),
         where=Place(file=found.where[0], line=found.where[1]) if found.where else None,
         evidence=found.evidence,

@@ -10,11 +10,20 @@ if TYPE_CHECKING:
     from vivace.practices.engine.change import Change
     from vivace.records.measurement import Measurement
 
-__all__ = ["Family", "Found", "Practice", "RiskName"]
+__all__ = ["Family", "Found", "Practice", "RiskName", "Saved"]
 
 RiskName = Literal["exact", "rounding", "algorithmic"]
 Family = Literal["precision", "kernels", "loader", "memory", "structure", "cpu"]
 Evidence = dict[str, float | int | str | bool | None]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Milliseconds per step that the practice should save, with a range. Negative where it may cost time."""
+
+    ms: float
+    low_ms: float
+    high_ms: float
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,8 @@ class Found:
     evidence: Evidence
     says: str
     """One sentence with the figures in it."""
+    likely: Saved | None = None
+    """What it should really save. None: nobody has modelled it; then half of ``exposed_ms``, between none and all."""
     idle_ms: float = 0.0
     """The part of ``exposed_ms`` in which the GPU has nothing to do: others may act on the same."""
     where: tuple[str, int] | None = None
