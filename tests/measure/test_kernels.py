@@ -81,3 +81,31 @@ intervals = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 20)).map(lambda p
 def test_overlap_is_what_the_union_saves(first, second):
     a, b = union(first), union(second)
     assert overlap(a, b) == pytest.approx(length(a) + length(b) - length(union(first + second)), abs=1e-6)
+
+
+def _call(name: str, start_us: float, us: float) -> dict:
+    return event(name, start_us, us, "cuda_runtime")
+
+
+def test_the_host_is_told_from_its_waits():
+    """Two steps: 100 µs of launches and Python each, then 400 µs in a synchronisation."""
+    events = [event("elementwise", 50, 900)]
+    for start in (0, 500):
+        events += [_call("cudaLaunchKernel", start + at, 5) for at in (0, 30, 60)]
+        events.append(_call("cudaStreamSynchronize", start + 100, 400))
+    found = analyse(events, steps=2)
+    assert found["host_ms_per_step"] == pytest.approx(0.100)
+    assert found["host_waits_ms_per_step"] == pytest.approx(0.400)
+
+
+def test_a_launch_into_a_full_queue_is_a_wait():
+    events = [event("elementwise", 50, 900)]
+    events += [_call("cudaLaunchKernel", at, 5) for at in (0, 10, 20, 30)] + [_call("cudaLaunchKernel", 40, 205)]
+    found = analyse(events, steps=1)
+    assert found["host_waits_ms_per_step"] == pytest.approx(0.200)
+    assert found["host_ms_per_step"] == pytest.approx(0.045)
+
+
+def test_a_trace_without_calls_says_nothing_of_the_host():
+    events = [event("elementwise", 50, 900)]
+    assert "host_ms_per_step" not in analyse(events, steps=1)

@@ -125,6 +125,8 @@ class Profile(Part):
     communication_ms_per_step: float | None = None
     communication_exposed_ms_per_step: float | None = None
     copies: tuple[Copies, ...] = ()
+    host_ms_per_step: float | None = Field(None, description="what the host needs to launch a step, waits left out")
+    host_waits_ms_per_step: float | None = Field(None, description="the host in calls that wait for the GPU")
     roles_ms: dict[str, float] = Field(default_factory=dict, description="kernel time per step by what it is for")
     top: tuple[Kernel, ...] = ()
 

@@ -20,6 +20,7 @@ from typing import Any
 __all__ = ["ProfileWindow", "analyse"]
 
 _TOP = 12
+_FULL_QUEUE = 10.0  # a launch that takes so many times the usual one waits for room in the queue
 _FAMILIES = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text())
 _ROLES, _CPU_ROLES = _FAMILIES["roles"], _FAMILIES["cpu_roles"]
 Interval = tuple[float, float]
@@ -76,7 +77,9 @@ class ProfileWindow:
 
 
 def analyse(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
-    """Busy share, idle gaps, top kernels, tensor-core share, copies by kind, communication exposed and hidden."""
+    """Busy share, idle gaps, top kernels, tensor-core share, copies by kind, communication exposed and hidden, and what
+    the host did meanwhile."""
+    events = list(events)
     work = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
     if not work:
         return {"steps": steps, "top": []}
@@ -102,7 +105,33 @@ def analyse(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
         "copies": _copies([e for e in work if e["cat"] == "gpu_memcpy"], steps),
         "roles_ms": _roles([(e["name"], e["dur"] / 1e3) for e, _ in kernels], _ROLES, steps),
         "top": _top([e for e, _ in kernels], steps),
+        **_host(events, steps),
     }
+
+
+def _host(events: list[dict[str, Any]], steps: int) -> dict[str, Any]:
+    """What the host needs for a step, and how long it waits for the GPU: in synchronising calls, and in launches that
+    find the queue full. The window ends in a synchronisation, so a host that runs ahead is seen to wait there."""
+    calls = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("cuda_runtime", "cuda_driver")]
+    launches = sorted(float(e["dur"]) for e in calls if "launch" in e["name"].lower())
+    if not launches:
+        return {}
+    usual = launches[len(launches) // 2]
+    spans = [(float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in calls]
+    waits = [
+        (start + usual, stop) if "launch" in e["name"].lower() else (start, stop)
+        for e, (start, stop) in zip(calls, spans, strict=True)
+        if _is_wait(e["name"].lower(), stop - start, usual)
+    ]
+    waited = length(union(waits))
+    whole = max(stop for _, stop in spans) - min(start for start, _ in spans)
+    return {"host_ms_per_step": (whole - waited) / 1e3 / steps, "host_waits_ms_per_step": waited / 1e3 / steps}
+
+
+def _is_wait(name: str, us: float, usual_launch_us: float) -> bool:
+    if "launch" in name:
+        return us > _FULL_QUEUE * usual_launch_us
+    return "synchronize" in name or name in ("cudamemcpy", "cudafree")
 
 
 def family(name: str) -> str:
