@@ -37,7 +37,7 @@ def test_copies_are_told_apart_by_direction_and_memory():
 
 
 def test_an_empty_trace_is_no_error():
-    assert analyse([], steps=3) == {"steps": 3, "top": []}
+    assert analyse([], steps=3) == {"steps": 3, "top": [], "runtime": []}
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ from vivace.measure.ranks import Payload, missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
 from vivace.records.machine import Machine
 from vivace.records.measurement import (
+    AllocatorUse,
     DeviceMemory,
     Energy,
     Flops,
     HostMemory,
+    Inputs,
     Loader,
     Measurement,
     Memory,
@@ -84,6 +86,8 @@ def merge(
         gradient_norms={int(step): norm for step, norm in first["gradient_norms"].items()},
         before_window_s=first["before_window_s"],
         input_shapes=first["input_shapes"],
+        inputs=Inputs(**first["inputs"]),
+        gradient_syncs=first["gradient_syncs"],
         imbalance_ms=_imbalance_ms(payloads),
         input_imbalance=_input_imbalance(payloads),
         structure=Structure(**first["structure"]),
@@ -94,6 +98,7 @@ def merge(
         mfu=mfu.value if mfu else None,
         mfu_detail=mfu,
         memory=_memory(payloads),
+        allocator=AllocatorUse(**first["allocator"]) if first["allocator"] else None,
         energy=_energy(payloads, whole_samples_per_s),
         validation=Validation(
             total_ms=first["validation"]["ms"],

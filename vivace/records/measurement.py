@@ -11,8 +11,9 @@ from vivace.records.machine import Machine
 from vivace.records.structure import Spot, Structure
 
 __all__ = [
-    "Copies", "DeviceMemory", "Energy", "Flops", "HostMemory", "Kernel", "Loader", "Measurement", "Memory", "Mfu",
-    "Origin", "Profile", "Rank", "Spread", "Sync", "Validation", "inputs_vary",
+    "AllocatorUse", "Copies", "DeviceMemory", "Energy", "Flops", "HostMemory", "Inputs", "Kernel", "Loader",
+    "Measurement", "Memory", "Mfu", "Origin", "Profile", "Rank", "RuntimeCall", "Spread", "Sync", "Validation",
+    "inputs_vary",
 ]  # fmt: skip
 
 
@@ -71,6 +72,25 @@ class DeviceMemory(Part):
     out_of_memory_errors: int = 0
 
 
+class AllocatorUse(Part):
+    """How often the GPU's caching allocator went to the driver in the timed steps. None: torch does not count it."""
+
+    steps: int
+    device_allocs: int | None = Field(None, description="calls of cudaMalloc, or pages mapped")
+    device_frees: int | None = None
+    segments: int | None = Field(None, description="new ones")
+    retries: int | None = Field(None, description="no room: the cache was emptied, which waits for the GPU")
+
+
+class Inputs(Part):
+    """How the shapes that go into the model vary over the timed steps."""
+
+    repeats: tuple[int, ...] = Field((), description="how often each shape came, the most frequent first")
+    new: int = Field(0, description="steps whose shape had not come before, since the first step")
+    elements: float | None = Field(None, description="that go into the model per step, mean")
+    squares: float | None = Field(None, description="mean of their squares")
+
+
 class HostMemory(Part):
     rss_gib: float
     rss_peak_gib: float
@@ -113,6 +133,14 @@ class Copies(Part):
     mib_per_step: float
 
 
+class RuntimeCall(Part):
+    """Calls of the CUDA runtime or driver on the host, all threads together: cudaMalloc, cudaStreamSynchronize, …"""
+
+    name: str
+    per_step: float
+    ms_per_step: float
+
+
 class Profile(Part):
     """A short profiler window after the timed one (it slows the steps down: only shares are comparable)."""
 
@@ -128,6 +156,7 @@ class Profile(Part):
     host_ms_per_step: float | None = Field(None, description="what the host needs to launch a step, waits left out")
     host_waits_ms_per_step: float | None = Field(None, description="the host in calls that wait for the GPU")
     roles_ms: dict[str, float] = Field(default_factory=dict, description="kernel time per step by what it is for")
+    runtime: tuple[RuntimeCall, ...] = Field((), description="the costliest calls of the host, by their time")
     top: tuple[Kernel, ...] = ()
 
 
@@ -211,6 +240,8 @@ class Measurement(Record):
     gradient_norms: dict[int, float] = Field(default_factory=dict, description="by number of the step, not timed ones")
     before_window_s: float | None = Field(None, description="from the import of torch to the first timed step")
     input_shapes: int | None = Field(None, description="different shapes that went into the model")
+    inputs: Inputs = Inputs()
+    gradient_syncs: float | None = Field(None, description="gradient exchanges of DDP per optimizer step")
     imbalance_ms: float | None = Field(None, description="per step, slowest rank's computing over the ranks' mean")
     input_imbalance: float | None = Field(None, description="share, largest rank's inputs over the ranks' mean")
     structure: Structure = Field(default_factory=Structure)
@@ -221,6 +252,7 @@ class Measurement(Record):
     mfu: float | None = None
     mfu_detail: Mfu | None = None
     memory: Memory
+    allocator: AllocatorUse | None = None
     energy: Energy
     validation: Validation = Validation()
     profile: Profile | None = None

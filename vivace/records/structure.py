@@ -8,7 +8,7 @@ from pydantic import Field
 
 from vivace.records.base import Part
 
-__all__ = ["Layer", "Optimizer", "Recurrent", "Root", "Spot", "Structure", "Wrapper"]
+__all__ = ["Cell", "Layer", "Optimizer", "Recurrent", "Root", "Spot", "Structure", "Wrapper"]
 
 
 class Spot(Part):
@@ -49,6 +49,16 @@ class Recurrent(Part):
     hidden: int
 
 
+class Cell(Part):
+    """An LSTMCell, GRUCell or RNNCell that the script calls once for every position in time."""
+
+    name: str
+    inputs: int
+    hidden: int
+    calls: int = Field(description="in the forwards of one step")
+    where: Spot | None = None
+
+
 class Optimizer(Part):
     name: str
     fused: bool | None = None
@@ -86,6 +96,7 @@ class Structure(Part):
     padding_share: float | None = None
     layers: tuple[Layer, ...] = ()
     recurrent: tuple[Recurrent, ...] = ()
+    cells: tuple[Cell, ...] = ()
     attention: dict[str, int] = Field(default_factory=dict, description="fused attention operators → calls")
     softmax_squares: int = 0
     unfused_by_torch: int = Field(0, description="of these, in torch's own attention, where no fused kernel fits")

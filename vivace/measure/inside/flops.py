@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from vivace.measure.inside.cells import CellWatch
 from vivace.measure.inside.operators import OperatorWatch
 from vivace.measure.inside.recurrent import FORMULAS
 
@@ -54,8 +55,9 @@ class FlopCount(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, where: Any) -> None:
+    def __init__(self, where: Any, roots: Sequence[torch.nn.Module] = ()) -> None:
         super().__init__()
+        self.cells = CellWatch(roots)
         self._where = where  # () -> "forward", "backward", "backward with graph" or "elsewhere"
         self.forwards = 0
         self.forward = 0
@@ -68,12 +70,14 @@ class FlopCount(TorchDispatchMode):
 
     def begin(self) -> None:
         self._stance = _eager()
+        self.cells.begin()
         self.__enter__()
         _counting.append(self)
 
     def finish(self) -> None:
         _counting.remove(self)
         self.__exit__(None, None, None)
+        self.cells.finish()
         if self._stance is not None:
             self._stance.__exit__(None, None, None)
 

@@ -82,7 +82,7 @@ def analyse(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
     events = list(events)
     work = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
     if not work:
-        return {"steps": steps, "top": []}
+        return {"steps": steps, "top": [], "runtime": runtime_calls(events, steps)}
     spans = [(float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in work]
     begin, end = min(s for s, _ in spans), max(e for _, e in spans)
     busy = union(spans)
@@ -106,6 +106,7 @@ def analyse(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
         "roles_ms": _roles([(e["name"], e["dur"] / 1e3) for e, _ in kernels], _ROLES, steps),
         "top": _top([e for e, _ in kernels], steps),
         **_host(events, steps),
+        "runtime": runtime_calls(events, steps),
     }
 
 
@@ -191,6 +192,17 @@ def _copies(copies: list[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
         {"kind": kind, "per_step": n / steps, "ms_per_step": ms / steps, "mib_per_step": size / 2**20 / steps}
         for kind, (n, ms, size) in sorted(sums.items(), key=lambda item: -item[1][1])
     ]
+
+
+def runtime_calls(events: Iterable[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
+    """The host's calls into the CUDA runtime and driver, the costliest first."""
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for event in events:
+        if event.get("ph") == "X" and event.get("cat") in ("cuda_runtime", "cuda_driver"):
+            sums[event["name"]][0] += event["dur"] / 1e3
+            sums[event["name"]][1] += 1
+    ranked = sorted(sums.items(), key=lambda item: -item[1][0])[:_TOP]
+    return [{"name": name, "per_step": n / steps, "ms_per_step": ms / steps} for name, (ms, n) in ranked]
 
 
 def _top(kernels: list[dict[str, Any]], steps: int) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["device_memory", "devices_in_use", "host_memory"]
+__all__ = ["allocator_counts", "allocator_use", "device_memory", "devices_in_use", "host_memory"]
 
 _GIB = 2**30
 
@@ -29,6 +29,37 @@ def device_memory(device: int) -> dict[str, Any]:
         "alloc_retries": stats.get("num_alloc_retries", 0),
         "out_of_memory_errors": stats.get("num_ooms", 0),
         "total_gib": torch.cuda.get_device_properties(device).total_memory / _GIB,
+    }
+
+
+_COUNTERS = ("num_device_alloc", "num_device_free", "num_alloc_retries", "segment.all.allocated")
+
+
+def allocator_counts() -> dict[str, int]:
+    """How often the allocator asked the driver for memory so far, over the GPUs in use. Does not wait for the GPU.
+
+    Counters that this torch does not have are left out.
+    """
+    counts: dict[str, int] = {}
+    for device in devices_in_use():
+        stats = torch.cuda.memory_stats(device)
+        for name in _COUNTERS:
+            if name in stats:
+                counts[name] = counts.get(name, 0) + int(stats[name])
+    return counts
+
+
+def allocator_use(before: dict[str, int] | None, after: dict[str, int] | None, steps: int) -> dict[str, Any] | None:
+    """What the allocator did between two counts: calls of cudaMalloc and cudaFree, new segments, retries."""
+    if not before or not after:
+        return None
+    made = {name: after[name] - before[name] for name in after if name in before}
+    return {
+        "steps": steps,
+        "device_allocs": made.get("num_device_alloc", made.get("segment.all.allocated")),
+        "device_frees": made.get("num_device_free"),
+        "segments": made.get("segment.all.allocated"),
+        "retries": made.get("num_alloc_retries"),
     }
 
 

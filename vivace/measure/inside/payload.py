@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import socket
 import time
@@ -18,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vivace.measure.inside.ceiling import matmul_ceiling_tflops
-from vivace.measure.inside.memory import devices_in_use
+from vivace.measure.inside.input_shapes import describe_input_shapes, elements_of
+from vivace.measure.inside.memory import allocator_use, devices_in_use
 from vivace.measure.inside.one_off import first_of_its_size
 from vivace.measure.inside.provenance import describe_devices, describe_process
 from vivace.measure.inside.recorder import gpu_marks, host_marks
@@ -99,7 +99,10 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "input_shapes": _input_shapes(every or main.steps),
         "forwards_per_step": _per_step([len(step.shapes) for step in main.steps]),
         "one_off_step": first_of_its_size(main.steps),
-        "input_elements": [sum(map(_elements, step.shapes)) for step in main.steps],
+        "input_elements": [elements_of(step) for step in main.steps],
+        "inputs": describe_input_shapes(main.steps, _before_the_window(every, session)),
+        "allocator": allocator_use(session.allocator_at_start, session.allocator_at_end, session.settings.steps),
+        "gradient_syncs": _per_step([_gradient_syncs(step) for step in main.steps]) if _wraps(main.steps) else None,
         "structure": describe_structure(session),
         "notes": list(dict.fromkeys(session.notes)),  # built twice where FLOPs are counted late
     }  # fmt: skip
@@ -111,8 +114,18 @@ def _input_shapes(steps: list[Step]) -> int:
     return min(len({step.shapes for step in steps}), len({shape for step in steps for shape in step.shapes}))
 
 
-def _elements(shape: tuple[int, ...] | None) -> int:
-    return math.prod(shape) if shape is not None else 0
+def _before_the_window(every: list[Step], session: Session) -> list[Step]:
+    return every[: session.warmup_done] if session.window_start is not None else []
+
+
+def _wraps(steps: list[Step]) -> bool:
+    """Whether a DistributedDataParallel runs in these steps."""
+    return any(forward["syncs"] is not None for step in steps for forward in step.forwards)
+
+
+def _gradient_syncs(step: Step) -> int:
+    """Forwards after which a DistributedDataParallel exchanges gradients; one a step is enough."""
+    return sum(bool(forward["syncs"]) for forward in step.forwards if forward["grad"])
 
 
 def _measured_marks(session: Session) -> tuple[list[Any], bool]:

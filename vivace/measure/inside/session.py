@@ -28,7 +28,7 @@ from vivace.measure.inside.cycles import Cycles
 from vivace.measure.inside.energy import EnergyMeter
 from vivace.measure.inside.flops import FlopCount, something_was_compiled
 from vivace.measure.inside.kernels import ProfileWindow
-from vivace.measure.inside.memory import device_memory, devices_in_use, host_memory
+from vivace.measure.inside.memory import allocator_counts, device_memory, devices_in_use, host_memory
 from vivace.measure.inside.provenance import describe_devices
 from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.settings import ENDED_BY_ITSELF, Settings, rank_and_world
@@ -114,6 +114,8 @@ class Session:
         self.supply_at_start: Moment | None = None
         self.supply_at_end: Moment | None = None
         self.all_marks_kept = True
+        self.allocator_at_start: dict[str, int] | None = None
+        self.allocator_at_end: dict[str, int] | None = None
         self.norms: dict[int, list[torch.Tensor]] = {}
         self.flops: FlopCount | None = None
         self.profile: dict[str, Any] | None = None
@@ -236,7 +238,7 @@ class Session:
             self.all_marks_kept = False
 
     def _begin_flops(self, stage: Stage) -> None:
-        self.flops = FlopCount(where=self._where)
+        self.flops = FlopCount(where=self._where, roots=list(self.roots))
         self.flops_step = self.total_steps
         self._enter(stage)
         self.flops.begin()
@@ -267,6 +269,7 @@ class Session:
         self.warmup_done = self.total_steps
         self.warmup_cut_short = self.warmup.cut_short()
         self.supply_at_start = self.feed.moment()
+        self.allocator_at_start = self._allocator_now()
         self.before_window_s = time.perf_counter() - self.began_s
         self.window_start = len(self.recorder.marks) - 1
         self.energy = EnergyMeter([device["uuid"] for device in describe_devices(devices_in_use())])
@@ -279,11 +282,17 @@ class Session:
         assert self.window_start is not None
         self.window = (self.window_start, len(self.recorder.marks))
         self.supply_at_end = self.feed.moment()
+        self.allocator_at_end = self._allocator_now()
         self.memory = self._memory_now()
         if self.forwards is not None:
             self.forwards.settle_padding()
         self._enter(Stage.TAIL)
         self._during_tail()
+
+    def _allocator_now(self) -> dict[str, int] | None:
+        with contextlib.suppress(Exception):  # counters are never worth a measurement
+            return allocator_counts() if self.device.type == "cuda" else None
+        return None
 
     def _memory_now(self) -> dict[str, Any]:
         return {"devices": [device_memory(i) for i in devices_in_use()], "host": host_memory()}

@@ -53,6 +53,7 @@ def describe_structure(session: Session) -> dict[str, Any]:
         structure["padding_share"] = session.forwards.padding_share
     if session.flops is not None:
         structure.update(session.flops.operators.as_dict())
+        structure["cells"] = session.flops.cells.as_list()
     return structure
 
 

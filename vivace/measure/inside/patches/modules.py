@@ -109,7 +109,10 @@ def install(recorder: Recorder) -> Forwards:
             output = inner(*args, **kwargs)
             samples, tokens, shape = describe_inputs(args, kwargs)
             grad = torch.is_grad_enabled()
-            extra = {"root": id(self), "samples": samples, "tokens": tokens, "shape": shape, "grad": grad}
+            syncs = self.__dict__.get("require_backward_grad_sync")  # None: not a DistributedDataParallel
+            extra = {
+                "root": id(self), "samples": samples, "tokens": tokens, "shape": shape, "grad": grad, "syncs": syncs
+            }  # fmt: skip
             if grad:
                 note_forward()
             if grad and recorder.evaluating:
