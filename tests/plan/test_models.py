@@ -7,7 +7,8 @@ import json
 import pytest
 
 from vivace.errors import UserError
-from vivace.plan.models import built_in_names, family_traits, from_config, named_transformer
+from vivace.plan.config_file import from_config
+from vivace.plan.models import built_in_names, family_traits, named_transformer
 from vivace.plan.request import Request, find_model
 from vivace.plan.vision import traced
 
@@ -75,7 +76,7 @@ def test_a_hugging_face_config(tmp_path):
 
 def test_a_config_without_sizes_is_refused(tmp_path):
     path = tmp_path / "config.json"
-    path.write_text("{}")
+    path.write_text('{"model_type": "llama"}')
     with pytest.raises(UserError, match="hidden_size"):
         from_config(path)
 

@@ -47,7 +47,7 @@ def hardware_flops_per_step(job: TransformerJob) -> float:
     """Model FLOPs plus what recomputation repeats: a forward pass of the layers, or of the attention core."""
     model, tokens = job.model, job.tokens_per_step
     total = model_flops_per_token(model, job.seq_len) * tokens
-    attention = 4.0 * model.layers * model.attention_width * job.seq_len * tokens
+    attention = 4.0 * model.layers * model.attention_width * job.seq_len * tokens * model.attention_share(job.seq_len)
     if job.layout.recompute == "full":
         layers = 2.0 * (model.matmul_parameters - model.output_parameters) * tokens
         return total + layers + attention

@@ -27,9 +27,10 @@ SECONDS_PER_DAY = 86_400.0
 def model_flops_per_token(model: Transformer, seq_len: int, attention_fraction: float = 1.0) -> float:
     """Forward and backward (3 x forward) of one token. ``attention_fraction`` 0.5 halves for the causal mask.
 
-    6 per multiplied parameter, 12 x layers x width x sequence for scores and context.
+    6 per multiplied parameter, 12 x layers x width x sequence for scores and context (inside sliding windows).
     """
     attention = 12.0 * model.layers * model.attention_width * seq_len * attention_fraction
+    attention *= model.attention_share(seq_len)
     return 6.0 * model.matmul_parameters + attention
 
 

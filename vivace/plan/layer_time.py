@@ -193,7 +193,7 @@ def _attention(gpu: Gpu, model: Transformer, shape: Shape) -> tuple[float, float
 
 def _flash(gpu: Gpu, model: Transformer, shape: Shape, dtype: str, heads: int, queries: int) -> tuple[float, float]:
     work = 4.0 * shape.micro_batch * heads * queries * shape.seq_len * model.head_dim
-    work *= 0.5 if model.causal else 1.0
+    work *= 0.5 * model.attention_share(shape.seq_len) if model.causal else 1.0
     # Short sequences leave blocks on the diagonal half empty and multiprocessors without work.
     filled = shape.seq_len / (shape.seq_len + constants("gemm")["flash_half_seq"])
     peak = gpu.peak(dtype if gpu.supports(dtype) else "fp16") * filled

@@ -16,11 +16,12 @@ from typing import cast
 from vivace.errors import UserError
 from vivace.hardware.specs import ClusterSpec
 from vivace.plan.cluster import Site, machine_for, machine_from_gpu
+from vivace.plan.config_file import from_config
 from vivace.plan.gpu_names import known_gpu
 from vivace.plan.job import Attention, TransformerJob
 from vivace.plan.layout import Layout, Recompute, check_layout
 from vivace.plan.limits import at_least
-from vivace.plan.models import from_config, named_transformer, unknown_model
+from vivace.plan.models import named_transformer, unknown_model
 from vivace.plan.pipeline import BUBBLE_LEFT
 from vivace.plan.precision import OPTIMIZER_BYTES, Precision, parse_precision
 from vivace.plan.transformer import Transformer
@@ -95,20 +96,33 @@ def find_model(request: Request) -> Transformer | str:
     return found
 
 
+def is_config(name: str) -> bool:
+    """A JSON file, or a folder that holds a ``config.json``."""
+    return name.endswith(".json") or Path(name, "config.json").is_file()
+
+
 def _found_model(request: Request) -> Transformer | str:
     if request.sizes:
         return _from_sizes(request)
-    if request.model.endswith(".json") or Path(request.model, "config.json").is_file():
+    if is_config(request.model):
         path = Path(request.model)
         return from_config(path / "config.json" if path.is_dir() else path, request.seq_len)
     named = named_transformer(request.model)
     if named is not None:
-        return replace(named, seq_len=request.seq_len) if request.seq_len is not None else named
+        return _at_length(named, request.seq_len)
     if image_model_maker(request.model, request.image_side) is not None:
         return request.model
     from vivace.plan.zoo import known_image_models
 
     raise unknown_model(request.model, known_image_models())
+
+
+def _at_length(model: Transformer, seq_len: int | None) -> Transformer:
+    """A shorter sequence leaves learned positions as they are; a longer one needs more of them."""
+    if seq_len is None:
+        return model
+    rows = max(model.seq_len, seq_len) if model.positions == "learned" else 0
+    return replace(model, seq_len=seq_len, position_rows=rows)
 
 
 def _from_sizes(request: Request) -> Transformer:
@@ -245,6 +259,22 @@ def _about_batch(batch: int, model: Transformer) -> str:
     return f"{text}, one for each GPU: {tokens / usual:.1f} times what is usual for this size"
 
 
+def _about_model(request: Request, model: Transformer) -> list[str]:
+    """What is said of a model that was not described in full, or whose attention is windowed."""
+    notes = []
+    if request.sizes:
+        like = "Llama's (gated, rotary, no biases)" if model.gated else "GPT-2's (not gated, learned positions, biases)"
+        notes.append(f"layers like {like}, the output layer tied to the embedding")
+    if request.seq_len is None and is_config(request.model):
+        notes.append(f"sequences of {model.seq_len:,} tokens, the longest that the config allows (--seq-len)")
+    if model.attention_share(model.seq_len) < 1.0:
+        where = f"sliding window of {model.window:,} tokens in {model.windowed_layers} of {model.layers} layers"
+        flash = request.attention == "flash"
+        how = "attention outside it is skipped" if flash else f"{request.attention} attention computes all of it"
+        notes.append(f"{where}: {how}")
+    return notes
+
+
 def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: int, global_batch: int) -> Layout:
     """The asked layout, checked; open fields take what people use with the given ones."""
     tensor, pipeline, context = request.tensor or 1, request.pipeline or 1, request.context or 1
@@ -278,6 +308,7 @@ def transformer_job(request: Request, model: Transformer, site: Site) -> tuple[T
     if batch is None:
         batch = default_global_batch(model, request.gpus)
         notes.append(_about_batch(batch, model))
+    notes.extend(_about_model(request, model))
     parallel = (request.layout.tensor or 1) * (request.layout.pipeline or 1) > 1
     software = "megatron-core" if parallel else ("compiled" if request.compile else "torch")
     framework = "fsdp" if request.layout.zero == 3 else ("megatron" if parallel else "torch")

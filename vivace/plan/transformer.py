@@ -40,6 +40,15 @@ class Transformer:
     """
     head_dim_given: int = 0
     """Only when it is not hidden / heads."""
+    position_rows: int = 0
+    """Learned positions, when they are not as many as the sequence is long."""
+    layer_vectors_given: int | None = None
+    """Norms and biases of one layer, when they are not those that ``biases`` implies."""
+    outer_vectors_given: int | None = None
+    """Final norm and whatever else lies outside the layers beside the embedding and the output matrix."""
+    window: int = 0
+    """Tokens that a query of the ``windowed_layers`` looks back on; 0: the whole sequence."""
+    windowed_layers: int = 0
 
     @property
     def head_dim(self) -> int:
@@ -76,18 +85,29 @@ class Transformer:
         """Two norms of one layer: scale and shift, or scale only."""
         return 2 * self.hidden * (2 if self.biases else 1)
 
-    @property
+    @cached_property
+    def layer_matrices(self) -> int:
+        """Parameters of one layer that every token multiplies with."""
+        attention = self.hidden * (2 * self.attention_width + 2 * self.kv_width)
+        return attention + self.ffn_matrices * self.hidden * self.ffn
+
+    @cached_property
     def layer_parameters(self) -> int:
+        if self.layer_vectors_given is not None:
+            return self.layer_matrices + self.layer_vectors_given
         return self.attention_parameters + self.ffn_parameters + self.norm_parameters
 
     @property
     def embedding_parameters(self) -> int:
-        return self.vocab * self.hidden + (self.seq_len * self.hidden if self.positions == "learned" else 0)
+        rows = (self.position_rows or self.seq_len) if self.positions == "learned" else 0
+        return (self.vocab + rows) * self.hidden
 
     @property
     def head_parameters(self) -> int:
         """What the output layer adds: the final norm, and its own matrix unless tied."""
-        return self.hidden * (2 if self.biases else 1) + (0 if self.tied else self.vocab * self.hidden)
+        vectors = self.hidden * (2 if self.biases else 1)
+        vectors = vectors if self.outer_vectors_given is None else self.outer_vectors_given
+        return vectors + (0 if self.tied else self.vocab * self.hidden)
 
     @property
     def parameters(self) -> int:
@@ -96,10 +116,20 @@ class Transformer:
     @property
     def matmul_parameters(self) -> int:
         """Parameters that every token multiplies with: the layers' matrices and the output layer."""
-        layer = self.hidden * (2 * self.attention_width + 2 * self.kv_width) + (
-            self.ffn_matrices * self.hidden * self.ffn
-        )
-        return self.layers * layer + self.output_parameters
+        return self.layers * self.layer_matrices + self.output_parameters
+
+    def attention_share(self, seq_len: int) -> float:
+        """Share of the attention scores that sliding windows leave, on average over the layers.
+
+        A causal query sees up to ``window`` tokens: w/s (2 - w/s) of what it would see without.
+
+        >>> Transformer("", 2, 8, 1, 1, 8, 8, 8, window=2, windowed_layers=2).attention_share(4)
+        0.75
+        """
+        if not self.windowed_layers or self.window >= seq_len:
+            return 1.0
+        part = self.window / seq_len
+        return 1.0 - self.windowed_layers / self.layers * (1.0 - part * (2.0 - part))
 
     @property
     def output_parameters(self) -> int:
