@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from vivace.measure.inside import seeds
+from vivace.measure.inside import compile_cache, seeds
 from vivace.measure.inside.patches import (
     backwards,
     collectives,
@@ -27,6 +27,7 @@ __all__ = ["install"]
 def install(settings_text: str) -> Session:
     settings = Settings.from_text(settings_text)
     _tell_that_torch_was_imported(settings)
+    compile_cache.install()
     if settings.seed_offset is not None:
         seeds.install(settings.seed_offset)
     recorder = Recorder()

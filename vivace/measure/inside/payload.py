@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vivace.measure.inside import compile_cache
 from vivace.measure.inside.ceiling import matmul_ceiling_tflops
 from vivace.measure.inside.input_shapes import describe_input_shapes, elements_of
 from vivace.measure.inside.memory import allocator_use, devices_in_use
@@ -104,8 +105,13 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "allocator": allocator_use(session.allocator_at_start, session.allocator_at_end, session.settings.steps),
         "gradient_syncs": _per_step([_gradient_syncs(step) for step in main.steps]) if _wraps(main.steps) else None,
         "structure": describe_structure(session),
-        "notes": list(dict.fromkeys(session.notes)),  # built twice where FLOPs are counted late
+        "notes": list(dict.fromkeys(_notes(session))),  # built twice where FLOPs are counted late
     }  # fmt: skip
+
+
+def _notes(session: Session) -> list[str]:
+    mixed_up = compile_cache.note()
+    return [*session.notes, mixed_up] if mixed_up else session.notes
 
 
 def _input_shapes(steps: list[Step]) -> int:

@@ -18,8 +18,8 @@ from typing import Any
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from vivace.errors import UserError
+from vivace.measure.inside import compile_cache, seeds
 from vivace.measure.inside import install as measuring
-from vivace.measure.inside import seeds
 from vivace.measure.inside.settings import Settings, rank_and_world
 from vivace.practices.engine.change import Change
 from vivace.practices.engine.parts import Parts
@@ -34,6 +34,7 @@ def install(settings_text: str) -> None:
     changes = {word: _change_of(word) for word in settings.practices}
     told = _Told(settings, changes)
     parts = Parts(list(changes.values()))
+    compile_cache.install()
     parts.catch_what_measuring_goes_around()
     if settings.measure:
         measuring.install(settings_text)
