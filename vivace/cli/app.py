@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from vivace import __version__
+from vivace.cli.console import make_console
 from vivace.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         help="Makes PyTorch training fast and proves it, from a laptop to a Slurm supercomputer.",
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode="markdown",
+        rich_markup_mode="markdown" if sys.stderr.isatty() or _asks_for_help(words) else None,
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
@@ -53,6 +53,12 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         else:
             app.command(name)(command)
     return app
+
+
+def _asks_for_help(words: Sequence[str]) -> bool:
+    """Usage errors that are piped are plain lines: typer would wrap them into a box of 80 columns."""
+    own = words[: words.index("--")] if "--" in words else words
+    return "--help" in own or len(words) < 2
 
 
 def _print_version(wanted: bool) -> None:
@@ -103,7 +109,7 @@ def main() -> None:
     try:
         application(sys.argv[1:])()
     except UserError as error:
-        console = Console(stderr=True, highlight=False)
+        console = make_console(stderr=True, highlight=False)
         console.print(f"[bold red]vivace:[/] {escape(error.message)}")
         if error.hint:
             console.print(f"[dim]  hint: {escape(error.hint)}[/]", soft_wrap=True)  # it may be a command

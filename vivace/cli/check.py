@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.console import make_console
 from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Request
@@ -59,7 +59,7 @@ def check(
     if fail_over is not None and not fail_over >= 1:
         raise UserError(f"--fail-over must be 1 or more, not {fail_over:g}")
     refuse_peers("check")
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     request = Request(
         command=tuple(command or embedded_example()), steps=steps, timeout_s=timeout, output=output, name=name
     )
@@ -74,7 +74,7 @@ def check(
     if json:
         print_record(checked.findings)
     else:
-        out = Console()
+        out = make_console()
         out.print(measurement_view(checked.measured.measurement, str(checked.folder)))
         out.print(findings_view(checked.findings, checked.measured.measurement), crop=False)
     if checked.interrupted:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.markup import escape
 
+from vivace.cli.console import make_console
 from vivace.cli.resuming import refuse_beside_resume
 from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
 from vivace.errors import UserError
@@ -166,14 +167,14 @@ def _search(
 ) -> None:  # fmt: skip
     folder = resume or new_run_folder(output, name or name_of_command(asked.command))
     write_asked(folder, asked)  # with --resume too: another --budget holds from then on
-    console = Console(stderr=True, highlight=False)
+    console = make_console(stderr=True, highlight=False)
     console.print(f"  [dim]folder: {escape(str(folder))}[/]", soft_wrap=True)
     with shown(console, json, quiet=not verbose) as (sink, progress, say):
         search = find(asked, folder, sink, progress, say)
     if json:
         print_record(search)
     else:
-        Console(highlight=False).print(view(search), crop=False)
+        make_console(highlight=False).print(view(search), crop=False)
     if not search.complete:
         again = f"vivace find {asked.what} --resume {shlex.quote(str(folder))}"
         again += "" if search.ended == "interrupted" else f" --budget {2 * asked.budget_s / 60:g}"

@@ -9,9 +9,9 @@ import json as json_format
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from vivace.cli.console import make_console
 from vivace.hardware.catalogue import Catalogue, load_catalogue
 from vivace.hardware.machine import this_machine
 from vivace.hardware.specs import achievable_tflops, as_table, peak_tflops
@@ -51,9 +51,9 @@ def hardware(
         _print_json(_catalogue_json(catalogue, gpus, clusters))
         return
     if gpus:
-        Console().print(_gpu_table(catalogue))
+        make_console().print(_gpu_table(catalogue))
     if clusters:
-        Console().print(_cluster_table(catalogue))
+        make_console().print(_cluster_table(catalogue))
 
 
 def _print_json(text: str) -> None:
@@ -75,7 +75,7 @@ def _print_machine(machine: Machine) -> None:
     table.add_column(overflow="fold")
     for label, text in _machine_rows(machine):
         table.add_row(label, text)
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     console.print(table)
     for sentence in machine.missing:
         console.print(f"not found: {sentence}", style="yellow", markup=False, soft_wrap=True)

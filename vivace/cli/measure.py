@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.console import make_console
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Measured, Request
@@ -67,7 +68,7 @@ def measure(
         output=output,
         name=name,
     )
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     if not command and not json:
         console.print("No command given: measuring the example that ships with vivace (a small image classifier).\n")
     measured = _run(request, console, json, quiet)
@@ -92,4 +93,4 @@ def _show(measured: Measured, console: Console, json: bool) -> None:
     elif json:
         print_record(measured.measurement)
     else:
-        Console().print(measurement_view(measured.measurement, str(measured.folder)))
+        make_console().print(measurement_view(measured.measurement, str(measured.folder)))

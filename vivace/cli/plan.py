@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from vivace.cli.console import make_console
 from vivace.cli.plan_view import show_budget, show_candidates, show_grades, show_plan, show_scaling
 from vivace.errors import UserError
 from vivace.plan.answer import layout_record, plan_transformer, plan_vision
@@ -146,7 +147,7 @@ def model_command(
     )
     at_least("--keep", keep, 1)
     question = _question(tokens, epochs, dataset_size, price, currency, grid, pue, qos)
-    console = Console(stderr=as_json)
+    console = make_console(stderr=as_json)
     site = find_site(request)
     found = find_model(request)
     if isinstance(found, Transformer):
@@ -291,7 +292,7 @@ def budget_command(
         data["largest"]["model"] = asdict(scaled)
         print(json.dumps(data, indent=2))
         return
-    console = Console()
+    console = make_console()
     show_budget("shortest", shortest, console)
     show_budget("cheapest", cheapest, console)
     show_budget(f"largest compute-optimal model ({scaled.name})", largest, console)
@@ -316,7 +317,7 @@ def validate_command(
     if as_json:
         print(json.dumps([grade.as_json() for grade in grades], indent=2))
     else:
-        show_grades(grades, Console())
+        show_grades(grades, make_console())
 
 
 def _write_rows(path: Path, grades: list[Any]) -> None:

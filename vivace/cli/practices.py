@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from vivace.cli.console import make_console
 from vivace.practices.engine.gains import MeasuredGain, measured_gains
 from vivace.practices.engine.practice import Practice
 from vivace.practices.engine.registry import all_practices, get_practice, split_word
@@ -39,7 +39,7 @@ def practices(
         if json:
             _print_json([_as_dict(practice) for practice in known])
         else:
-            Console(highlight=False).print(_table(known))
+            make_console(highlight=False).print(_table(known))
         return
     practice = get_practice(split_word(name)[0])
     if json:
@@ -83,7 +83,7 @@ def _table(known: tuple[Practice, ...]) -> Table:
 
 
 def _print_page(practice: Practice, gains: tuple[MeasuredGain, ...]) -> None:
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     console.print(f"[bold]{practice.name}[/]: {escape(practice.title)}")
     console.print(f"{practice.family}, risk: {practice.risk}", style="dim")
     for heading, text in (

@@ -7,11 +7,11 @@ from json import dumps
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from vivace.cli.console import make_console
 from vivace.launch.jobs import JobInfo, plain_reason
 from vivace.launch.queue import cancel as cancel_jobs
 from vivace.launch.queue import my_jobs
@@ -42,7 +42,7 @@ def queue(
 
         vivace queue --json             for scripts
     """
-    console = Console(highlight=False)
+    console = make_console(highlight=False)
     if json:
         typer.echo(dumps([job.as_table() for job in my_jobs(name)], indent=2))
         return

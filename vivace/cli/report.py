@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.console import make_console
 from vivace.errors import UserError
 from vivace.records.base import write_text_atomically
 
@@ -43,7 +43,7 @@ def report(
     from vivace.report.run_folder import latest_run
 
     target = write_report(run if run is not None else latest_run(runs), output)
-    Console(stderr=True).print(f"report: {escape(str(target))}", highlight=False, soft_wrap=True)
+    make_console(stderr=True).print(f"report: {escape(str(target))}", highlight=False, soft_wrap=True)
     if open_it and not webbrowser.open(target.resolve().as_uri()):
         raise UserError("no browser could be started", hint=f"open {target} yourself")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.console import make_console
 from vivace.errors import UserError
 from vivace.measure.inside.settings import rank_and_world
 from vivace.tune.running import read_words
@@ -47,7 +47,7 @@ def run(
     words = read_words(with_)
     if not words and "@" not in with_:
         raise UserError("no practice to apply", hint="--with bf16,channels_last; `vivace practices` lists them")
-    console = Console(stderr=True, highlight=False)
+    console = make_console(stderr=True, highlight=False)
     first = rank_and_world()[0] == 0
     if not words and first:
         text = f"the tune in {with_.strip().replace('@', '')} kept nothing: the command runs as it is"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from vivace.cli.console import make_console
 from vivace.cli.status_view import status_view
 from vivace.errors import UserError
 from vivace.launch.achieved import Achieved, newest_measurement, newest_proof, of_measurement, records_folder
@@ -56,7 +56,7 @@ def status(
     if json:
         typer.echo(dumps(table, indent=2))
     else:
-        Console(highlight=False, soft_wrap=True).print(status_view(table))
+        make_console(highlight=False, soft_wrap=True).print(status_view(table))
 
 
 def _in_queue(name: str) -> str | None:

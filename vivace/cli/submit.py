@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.console import make_console
 from vivace.errors import UserError
 from vivace.launch.local import run_locally
 from vivace.launch.planned import planned
@@ -162,7 +163,7 @@ def _warn_of_missing_scripts(requests: list[JobRequest]) -> None:
     for script in scripts:
         if not Path(script).exists():
             note = f"note: {script} does not exist here ({os.getcwd()}); the job would start there"
-            Console(stderr=True, highlight=False, soft_wrap=True).print(note, style="yellow", markup=False)
+            make_console(stderr=True, highlight=False, soft_wrap=True).print(note, style="yellow", markup=False)
 
 
 def _commands_of(file: Path) -> list[list[str]]:
@@ -217,7 +218,9 @@ def _run_here(requests: list[JobRequest], output: Path, json: bool, dry_run: boo
         typer.echo(dumps([loads(run.to_json()) for run in runs], indent=2))
     else:
         for run in runs:
-            Console(stderr=True).print(f"{run.state}, exit code {run.exit_code}; logs in {run.folder}", markup=False)
+            make_console(stderr=True).print(
+                f"{run.state}, exit code {run.exit_code}; logs in {run.folder}", markup=False
+            )
     raise typer.Exit(max(run.exit_code or 0 for run in runs))
 
 
@@ -232,9 +235,9 @@ def _print_scripts(requests: list[JobRequest], target: Target, output: Path, jso
 
 def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, plan: Plan | None, json: bool) -> None:
     records: list[dict[str, Any]] = []
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console(highlight=False, soft_wrap=True)
     for note in storage_notes(target, output.absolute()):
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"note: {escape(note)}", style="yellow")
+        make_console(stderr=True, highlight=False, soft_wrap=True).print(f"note: {escape(note)}", style="yellow")
     for request in requests:
         run, found = send_job(request, target, output, check, plan)
         records.append({**loads(run.to_json()), "preflight": asdict(found) if found else None})

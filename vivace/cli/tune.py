@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.console import make_console
 from vivace.cli.report import write_report
 from vivace.cli.resuming import refuse_beside_resume
 from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
@@ -73,7 +74,7 @@ def tune(
         options = _options_of(resume, budget)
     else:
         options = _options(command, budget, steps, rounds, allow, timeout, slurm)
-    console = Console(stderr=True, highlight=False)
+    console = make_console(stderr=True, highlight=False)
     if not command and resume is None:
         console.print("No command given: tuning the example that ships with vivace (a small image classifier).\n")
     try:
@@ -144,7 +145,7 @@ def _show(tuned: Tuned, page: Path | None, json: bool) -> None:
     if json:
         print_record(tuned.proof)
         return
-    out = Console(highlight=False)
+    out = make_console(highlight=False)
     out.print(proof_view(tuned.proof), crop=False)
     out.print(f"\n[dim]proof: {escape(str(tuned.folder / 'proof.json'))}[/]", soft_wrap=True)
     if page is not None:

@@ -6,13 +6,12 @@ import os
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from vivace.records.finding import Finding, Findings
 from vivace.records.measurement import Measurement
-from vivace.report.to_copy import to_copy
+from vivace.report.to_copy import indented, to_copy
 
 __all__ = ["findings_view"]
 
@@ -79,11 +78,11 @@ def _table(findings: Findings) -> Table:
 
 def _paragraph(number: int, finding: Finding) -> list[RenderableType]:
     head = Text(f"{number}. {finding.title}", style="bold")
-    parts: list[RenderableType] = [head, Padding(Text(_sentence(finding.says)), (0, 0, 0, 3))]
+    parts: list[RenderableType] = [head, indented(_sentence(finding.says))]
     if finding.where:
-        parts.append(Padding(Text(f"{finding.where.file}:{finding.where.line}", style="dim"), (0, 0, 0, 3)))
+        parts.append(indented(f"{finding.where.file}:{finding.where.line}", "dim"))
     if finding.why_not:
-        parts.append(Padding(Text(f"by hand only: {finding.why_not}", style="dim"), (0, 0, 0, 3)))
+        parts.append(indented(f"by hand only: {finding.why_not}", "dim"))
     parts.append(to_copy(finding.by_hand, 6, "cyan"))
     return parts
 

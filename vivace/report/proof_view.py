@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from vivace.records.proof import Harm, Interval, Proof, Side
 from vivace.report.figures import counted
-from vivace.report.to_copy import command_to_copy, to_copy
+from vivace.report.to_copy import command_to_copy, indented, to_copy
 
 __all__ = ["proof_view", "shown_harm"]
 
@@ -122,7 +121,7 @@ def _proposals(proof: Proof) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for finding in proof.proposed:
         parts.append(Text(f"for you to decide: {finding.title} (likely {finding.likely:.2f}×)", style="bold"))
-        parts.append(Padding(Text(finding.says + (f"; {finding.why_not}" if finding.why_not else "")), (0, 0, 0, 3)))
+        parts.append(indented(finding.says + (f"; {finding.why_not}" if finding.why_not else "")))
         parts.append(to_copy(finding.by_hand, 6, "cyan"))
     return [Text(), *parts] if parts else []
 
