@@ -182,7 +182,7 @@ def add_ratio(case: Case, tuned: Side, hand: Side, table: Table) -> None:
 def _refused(side: Side) -> str:
     """Practices that were asked for and did not apply: the record says why."""
     told = side.records[-1].practices if side.records else {}
-    return "; ".join(f"{word}: {what}" for word, what in told.items() if not what.startswith("applied"))
+    return "; ".join(f"{word}: {what}" for word, what in told.items() if not what.applied)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 @dataclass(frozen=True)
 class Changed:
-    """``printed``: the JSON of the script's last line. ``told``: what became of each practice, once two steps ran."""
+    """``printed``: the JSON of the script's last line. ``told``: what became of each practice, once two steps ran,
+    as a sentence."""
 
     printed: Any
     told: dict[str, str]
@@ -54,4 +55,5 @@ def run_with(script: str, words: tuple[str, ...] | list[str], folder: Path, **mo
     assert done.returncode == 0, done.stderr
     assert "cannot measure this process" not in done.stderr, done.stderr
     lines = done.stdout.strip().splitlines()
-    return Changed(json.loads(lines[-1]) if lines else None, read_told(folder), done.stdout, done.stderr)
+    told = {word: str(answer) for word, answer in read_told(folder).items()}
+    return Changed(json.loads(lines[-1]) if lines else None, told, done.stdout, done.stderr)

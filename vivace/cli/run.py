@@ -11,6 +11,7 @@ from rich.markup import escape
 from vivace.cli.console import make_console
 from vivace.errors import UserError
 from vivace.measure.inside.settings import rank_and_world
+from vivace.protocol.answers import PracticeAnswer
 from vivace.tune.running import read_words
 from vivace.tune.running import run as run_training
 
@@ -53,13 +54,12 @@ def run(
         text = f"the tune in {with_.strip().replace('@', '')} kept nothing: the command runs as it is"
         console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
 
-    def tell(state: dict[str, str]) -> None:
-        if not state:
+    def tell(answers: dict[str, PracticeAnswer]) -> None:
+        if not answers:
             console.print("[bold yellow]vivace:[/] no training step was seen: nothing was applied")
-        for word, text in state.items():
-            applied = text.startswith("applied")
-            mark, text = ("[green]✓[/]", text) if applied else ("[yellow]–[/]", f"does not apply: {text}")
-            console.print(f"{mark} vivace: [bold]{escape(word)}[/] {escape(text)}", soft_wrap=True)
+        for word, answer in answers.items():
+            mark, says = ("[green]✓[/]", "") if answer.applied else ("[yellow]–[/]", "does not apply: ")
+            console.print(f"{mark} vivace: [bold]{escape(word)}[/] {escape(f'{says}{answer}')}", soft_wrap=True)
 
     ran = run_training(command, words, strict, output, name, tell if first and words else lambda _state: None)
     if ran.missing and first:

@@ -24,6 +24,7 @@ from vivace.measure.inside.settings import ENDED_BY_ITSELF, ENTRY, Settings
 from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
 from vivace.measure.ranks import Payload, read_payloads
+from vivace.protocol.answers import PracticeAnswer, answers_from_text
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
@@ -194,12 +195,11 @@ class _Seen:
     folder_gone: bool
 
 
-def read_told(folder: Path) -> dict[str, str]:
+def read_told(folder: Path) -> dict[str, PracticeAnswer]:
     """What became of the practices that were asked for, as the process of the lowest rank tells it."""
     for path in sorted(folder.glob("practices-*.json"), key=_rank_in_name):
         with contextlib.suppress(OSError, ValueError):
-            told: dict[str, str] = json.loads(path.read_text())
-            return told
+            return answers_from_text(path.read_text())
     return {}
 
 

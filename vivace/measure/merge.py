@@ -12,6 +12,7 @@ from vivace.measure.inside.timeline import PHASES
 from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import Payload, missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
+from vivace.protocol.answers import PracticeAnswer
 from vivace.records.machine import Machine
 from vivace.records.measurement import (
     AllocatorUse,
@@ -51,7 +52,7 @@ def merge(
     folder: str,
     started_at: str,
     notes: Sequence[str] = (),
-    practices: dict[str, str] | None = None,
+    practices: dict[str, PracticeAnswer] | None = None,
 ) -> Measurement:
     payloads, left_out = without_one_offs([safe_lines(payload) for payload in payloads])
     first = payloads[0]

@@ -246,7 +246,8 @@ def _says(m: Measurement, waits: float, launches: float, size: float, rate: floa
 
 
 def _applied(m: Measurement) -> bool:
-    return m.practices.get("batch_memory", "").startswith("applied")
+    answer = m.practices.get("batch_memory")
+    return answer is not None and answer.applied
 
 
 def _why_not(loader: Loader) -> str | None:

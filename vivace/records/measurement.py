@@ -8,6 +8,7 @@ from pydantic import Field
 
 from vivace.records.base import Part, Record
 from vivace.records.machine import Machine
+from vivace.records.older import Answer
 from vivace.records.structure import Spot, Structure
 
 __all__ = [
@@ -214,6 +215,7 @@ class Measurement(Record):
     """Figures of rank 0 unless said otherwise; samples, energy and memory are over all ranks."""
 
     KIND = "measurement"
+    VERSION = 2  # practices: answers instead of sentences
 
     status: Literal["complete", "partial"]
     reason: str | None = Field(None, description="why it is partial")
@@ -245,7 +247,7 @@ class Measurement(Record):
     imbalance_ms: float | None = Field(None, description="per step, slowest rank's computing over the ranks' mean")
     input_imbalance: float | None = Field(None, description="share, largest rank's inputs over the ranks' mean")
     structure: Structure = Field(default_factory=Structure)
-    practices: dict[str, str] = Field(default_factory=dict, description="asked by `--with` → 'applied' or why not")
+    practices: dict[str, Answer] = Field(default_factory=dict, description="asked by `--with` → what became of it")
     parameters: int | None = None
     trainable_parameters: int | None = None
     flops: Flops | None = None

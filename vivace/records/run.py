@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from vivace.records.base import Record
+from vivace.records.older import Answer
 
 __all__ = ["Run", "RunState"]
 
@@ -17,10 +18,11 @@ RunState = Literal[
 
 class Run(Record):
     KIND = "run"
+    VERSION = 2  # told: answers instead of sentences
 
     command: tuple[str, ...]
     practices: tuple[str, ...] = ()
-    told: dict[str, str] = Field(default_factory=dict, description="practice → 'applied: …' or why not")
+    told: dict[str, Answer] = Field(default_factory=dict, description="practice → what became of it")
     launcher: Literal["local", "slurm"]
     name: str | None = None
     job_id: str | None = None

@@ -18,6 +18,7 @@ class Trial(Record):
     """Out of memory, a crash and a time-out are results like any other."""
 
     KIND = "trial"
+    VERSION = 2  # with the measurement's
 
     name: str
     command: tuple[str, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.inside.settings import Settings, rank_and_world
 from vivace.measure.measuring import read_told
 from vivace.practices.engine.registry import parse_words
+from vivace.protocol.answers import PracticeAnswer, answers_from_text
 from vivace.records.privacy import safe_command
 from vivace.records.proof import Proof
 from vivace.records.run import Run, RunState
@@ -38,8 +38,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 class Ran:
     exit_code: int
     folder: Path
-    told: dict[str, str]
-    """For each practice: "applied: …", or why not."""
+    told: dict[str, PracticeAnswer]
     missing: tuple[str, ...] = ()
     """With ``strict``: the practices that it failed for although the command itself ended well."""
     folder_gone: bool = False
@@ -77,7 +76,7 @@ def run(
     strict: bool,
     output: Path,
     name: str | None,
-    on_told: Callable[[dict[str, str]], None],
+    on_told: Callable[[dict[str, PracticeAnswer]], None],
 ) -> Ran:
     """``on_told`` is called once, when the process has said what became of each practice.
 
@@ -108,7 +107,7 @@ def run(
     gone = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)  # the record must not be lost, nor the command's exit code
     told = _told(folder)
-    missing = tuple(word for word, text in told.items() if not text.startswith("applied"))
+    missing = tuple(word for word, answer in told.items() if not answer.applied)
     ended_too_early = strict and code == 0 and bool(missing)
     code = _EXIT_NOT_APPLIED if ended_too_early else code
     state: RunState = "completed" if code == 0 else "cancelled" if code in (130, 143) else "failed"
@@ -121,14 +120,13 @@ def run(
     return Ran(code, folder, told, missing if ended_too_early else (), gone)
 
 
-def _told(folder: Path) -> dict[str, str]:
+def _told(folder: Path) -> dict[str, PracticeAnswer]:
     """What became of the practices; where nothing trained, why they were refused."""
     if told := read_told(folder):
         return told
     for path in sorted(folder.glob(_REFUSED)):
         with contextlib.suppress(OSError, ValueError):
-            refused: dict[str, str] = json.loads(path.read_text())
-            return refused
+            return answers_from_text(path.read_text())
     return {}
 
 
@@ -149,7 +147,7 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
         raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from None
 
 
-def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dict[str, str]], None]) -> int:
+def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dict[str, PracticeAnswer]], None]) -> int:
     told = False
     with _signals_passed_on(process):
         while not _has_ended(process):

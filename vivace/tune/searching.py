@@ -321,8 +321,10 @@ def measured(trial: Trial) -> Measurement:
 
 def refusal(trial: Trial, word: str) -> str | None:
     """Why a practice that was asked for did not come about; None if it did."""
-    told = measured(trial).practices.get(word, "")
-    return None if told.startswith("applied") else told or "it was not applied"
+    answer = measured(trial).practices.get(word)
+    if answer is None:
+        return "it was not applied"
+    return None if answer.applied else answer.text
 
 
 def _told_speed(m: Measurement) -> str:

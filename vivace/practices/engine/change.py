@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from vivace.protocol.answers import NOT_MET, PracticeAnswer, PracticeState
+
 __all__ = ["Change", "NotApplicable"]
 
 
@@ -25,6 +27,7 @@ class Change:
         self.argument = argument
         self.done: str | None = None  # what was changed
         self.refused: str | None = None  # why it was not
+        self.failed = False  # that reason is an error of the practice's own
 
     # -- before the process starts (called by the parent) ----------------------------------------------------------
 
@@ -87,6 +90,14 @@ class Change:
     def applied(self, what: str) -> None:
         if self.done is None:
             self.done = what
+
+    def answer(self) -> PracticeAnswer:
+        """What became of it so far."""
+        if self.done:
+            return PracticeAnswer(PracticeState.APPLIED, self.done)
+        if self.refused:
+            return PracticeAnswer(PracticeState.FAILED if self.failed else PracticeState.REFUSED, self.refused)
+        return NOT_MET
 
     def touches(self, part: str) -> bool:
         """Whether this practice overrides a part: only those are patched."""

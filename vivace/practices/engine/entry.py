@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import multiprocessing.util
 import os
 import sys
@@ -25,6 +24,7 @@ from vivace.practices.engine.change import Change
 from vivace.practices.engine.parts import Parts
 from vivace.practices.engine.probes import PROBES
 from vivace.practices.engine.registry import get_practice, split_word
+from vivace.protocol.answers import PracticeAnswer, answers_to_text
 
 __all__ = ["install"]
 
@@ -80,10 +80,10 @@ class _Told:
 
     def _stop_unless_all_applied(self) -> None:
         """Not at a refusal: one loader may have its workers already, and a later one be changed."""
-        for word, text in self.state().items():
-            if not text.startswith("applied"):
+        for word, answer in self.answers().items():
+            if not answer.applied:
                 if rank_and_world()[0] == 0:
-                    sys.stderr.write(f"vivace: {word} does not apply: {text} (--strict)\n")
+                    sys.stderr.write(f"vivace: {word} does not apply: {answer} (--strict)\n")
                 raise SystemExit(2)
 
     def _at_exit(self) -> None:
@@ -93,8 +93,8 @@ class _Told:
         elif self.settings.strict and any(change.refused and not change.done for change in self.changes.values()):
             self._write("refused")  # perhaps no training at all: the launcher of ranks, a data preparation
 
-    def state(self) -> dict[str, str]:
-        return {word: _sentence(change) for word, change in self.changes.items()}
+    def answers(self) -> dict[str, PracticeAnswer]:
+        return {word: change.answer() for word, change in self.changes.items()}
 
     def _write(self, name: str) -> None:
         if os.getpid() != self.pid:
@@ -102,14 +102,8 @@ class _Told:
         with contextlib.suppress(OSError):
             path = Path(self.settings.folder) / f"{name}-{rank_and_world()[0]}-{self.pid}.json"
             temporary = path.with_suffix(".tmp")
-            temporary.write_text(json.dumps(self.state()))
+            temporary.write_text(answers_to_text(self.answers()))
             os.replace(temporary, path)
 
 
 _Told._on_step._torchdynamo_disable = True  # type: ignore[attr-defined]
-
-
-def _sentence(change: Change) -> str:
-    if change.done:
-        return f"applied: {change.done}"
-    return change.refused or "the script never made a part that it changes"

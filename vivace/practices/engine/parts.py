@@ -99,6 +99,7 @@ class Parts:
             if not untouched():
                 raise
             change.done = done
+            change.failed = change.refused is None
             _refuse(change, f"could not be applied: {_in_a_line(error)}")
 
     def change_arguments(self, change: Change, function: Any, arguments: dict[str, Any], *more: Any) -> None:

@@ -100,12 +100,14 @@ class _Finder:
             return trial
         word = f"probe:longest_first={2 * max(1, round(record.micro_batches or 1)) + 1}"
         longest = self._run(f"{trial.name[4:]}-longest-first", self.bench.command, (word,))
-        told = longest.measurement.practices.get(word, "") if longest.measurement else ""
-        if longest.outcome != "out-of-memory" and not told.startswith("applied"):
-            self.worst_case = _longest_seen(record, told)
+        answer = longest.measurement.practices.get(word) if longest.measurement else None
+        applied = answer is not None and answer.applied
+        text = answer.text if answer is not None else ""
+        if longest.outcome != "out-of-memory" and not applied:
+            self.worst_case = _longest_seen(record, why_not=text)
             return trial
         self.longest_first = (word,)
-        what = told.removeprefix("applied: ") or "this size does not hold it"
+        what = text or "this size does not hold it"
         self.worst_case = (
             f"inputs differ in length ({record.input_shapes} shapes), so the longest batch decided: {what}"
         )

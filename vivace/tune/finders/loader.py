@@ -221,8 +221,13 @@ def _notes(best: LoaderTried | None, own: LoaderTried | None) -> Iterator[str]:
 
 def _refused(record: Measurement, words: Sequence[str]) -> str:
     """Why one of the words was not applied; empty when all were."""
-    told = [record.practices.get(word, "it was not applied") for word in words]
-    return next((why for why in told if not why.startswith("applied")), "")
+    for word in words:
+        answer = record.practices.get(word)
+        if answer is None:
+            return "it was not applied"
+        if not answer.applied:
+            return answer.text
+    return ""
 
 
 def _waits(one: LoaderTried) -> bool:
