@@ -44,6 +44,20 @@ def test_for_ci_the_exit_code_says_whether_too_much_is_left(vivace):
     assert check(vivace, options=("--fail-over", "9", "--no-probes")).code == 0
 
 
+def test_time_that_no_finding_explains_is_said_and_fails_in_ci(vivace):
+    """Of some 100 ms a step, loading explains 20. With the same batch again the other 80 are gone too."""
+    script = (sys.executable, str(SCRIPTS / "slow_at_new_batches.py"))
+    done = vivace("check", "--json", "--steps", "8", "--fail-over", "2.5", "--", *script)
+    left = done.record["unexplained"]
+    assert left["ms"] > 60
+    assert left["step_ms"] > 100
+    assert any("with the same batch again" in fact for fact in left["known"])
+    assert done.record["verdict"] != "tuned"
+    assert done.record["worth"] < 2.5
+    assert done.code == 1
+    assert f"{left['ms']:.0f} of {left['step_ms']:.0f} ms per step not explained" in done.err
+
+
 def test_a_run_that_is_too_short_to_tell_does_not_pass_in_ci(vivace):
     script = (sys.executable, str(SCRIPTS / "plain.py"), "--steps", "12")
     done = vivace("check", "--json", "--fail-over", "9", "--steps", "50", "--", *script)

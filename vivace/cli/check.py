@@ -14,6 +14,7 @@ from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record,
 from vivace.errors import UserError
 from vivace.measure.measuring import Request
 from vivace.measure.peers import refuse_peers
+from vivace.records.finding import Findings
 from vivace.report.findings_view import findings_view
 from vivace.report.terminal import measurement_view
 from vivace.tune.checking import check as run_check
@@ -79,14 +80,19 @@ def check(
         out.print(findings_view(checked.findings, checked.measured.measurement), crop=False)
     if checked.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
-    if fail_over is not None and checked.findings.worth > fail_over:
-        console.print(
-            f"[bold red]vivace:[/] {checked.findings.worth:.2f}× may be left on the table, more than {fail_over:g}×",
-            highlight=False,
-        )
+    if fail_over is not None and checked.findings.left > fail_over:
+        text = f"[bold red]vivace:[/] {_left(checked.findings)}, more than {fail_over:g}×"
+        console.print(text, highlight=False, soft_wrap=True)
         raise typer.Exit(EXIT_TOO_MUCH_LEFT)
     if fail_over is not None and checked.measured.measurement.status != "complete":
         text = "too few steps were measured to say that no more is left; let the command train for longer"
         console.print(f"[bold red]vivace:[/] {text}", highlight=False)
         raise typer.Exit(EXIT_NO_VERDICT)
     raise typer.Exit(checked.measured.outcome.exit_code)
+
+
+def _left(findings: Findings) -> str:
+    text = f"{findings.left:.2f}× may be left on the table"
+    if findings.unexplained is None:
+        return text
+    return f"{text}, with {findings.unexplained.ms:.0f} of {findings.unexplained.step_ms:.0f} ms per step not explained"

@@ -9,7 +9,12 @@ from pydantic import Field, model_validator
 
 from vivace.records.base import Part, Record
 
-__all__ = ["Finding", "Findings", "Place", "Risk", "unknown_likely"]
+__all__ = ["Finding", "Findings", "Place", "Risk", "Unexplained", "Verdict", "unknown_likely"]
+
+Verdict = Literal["tuned", "improvable", "unexplained", "unknown"]
+
+
+_SMALLEST_REST = 0.02  # of a step: a larger speedup than 50 is not believed
 
 
 class Risk(StrEnum):
@@ -65,6 +70,15 @@ class Finding(Part):
         return {**fields, "likely": likely, "likely_low": low, "likely_high": high}
 
 
+class Unexplained(Part):
+    """Time that was seen to be lost and that no finding accounts for."""
+
+    ms: float = Field(gt=0, description="per step")
+    step_ms: float = Field(gt=0)
+    share: float = Field(gt=0, le=1)
+    known: tuple[str, ...] = Field((), description="what was measured about it, one sentence each")
+
+
 class Findings(Record):
     """All findings on one command, the most valuable first."""
 
@@ -72,7 +86,16 @@ class Findings(Record):
 
     measurement: str = Field(description="path of the measurement they rest on")
     findings: tuple[Finding, ...]
-    verdict: Literal["tuned", "improvable", "unknown"]
+    verdict: Verdict = Field(
+        description="tuned: no finding is worth 2 %, and nearly all of the step is explained; unexplained: it is not"
+    )
+    unexplained: Unexplained | None = None
     worth: float = Field(1.0, ge=1, description="upper bound of all findings together")
     cause: str | None = Field(None, description="what the GPU waits for, from differential runs")
     notes: tuple[str, ...] = ()
+
+    @property
+    def left(self) -> float:
+        """Upper bound of the speedup if all findings were fixed and the unexplained time vanished too."""
+        share = self.unexplained.share if self.unexplained is not None else 0.0
+        return 1 / max(_SMALLEST_REST, 1 / self.worth - share)

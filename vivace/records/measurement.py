@@ -156,6 +156,9 @@ class Profile(Part):
     copies: tuple[Copies, ...] = ()
     host_ms_per_step: float | None = Field(None, description="what the host needs to launch a step, waits left out")
     host_waits_ms_per_step: float | None = Field(None, description="the host in calls that wait for the GPU")
+    idle_during_ms: dict[str, float] = Field(
+        default_factory=dict, description="time without a kernel, per step, by what the host did meanwhile"
+    )
     roles_ms: dict[str, float] = Field(default_factory=dict, description="kernel time per step by what it is for")
     runtime: tuple[RuntimeCall, ...] = Field((), description="the costliest calls of the host, by their time")
     top: tuple[Kernel, ...] = ()

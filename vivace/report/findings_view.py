@@ -24,6 +24,7 @@ def findings_view(findings: Findings, record: Measurement) -> RenderableType:
         return _nothing(findings)
     parts: list[RenderableType] = [Text(), _headline(findings, record), Text(), _table(findings)]
     parts += _notes(findings)
+    parts += _not_explained(findings)
     for number, finding in enumerate(findings.findings, start=1):
         parts += [Text(), *_paragraph(number, finding)]
     if any(f.applies and f.risk.value != "algorithmic" for f in findings.findings):
@@ -36,12 +37,26 @@ def _notes(findings: Findings) -> list[RenderableType]:
     return [Text(sentence, style="cyan") for sentence in sentences]
 
 
+def _not_explained(findings: Findings) -> list[RenderableType]:
+    """How much of the step no finding accounts for, and what is known about it; causes stand in the notes already."""
+    left = findings.unexplained
+    if left is None:
+        return []
+    head = Text(f"not explained: {left.ms:.0f} of {left.step_ms:.0f} ms per step", style="bold yellow")
+    facts = [Text(f"  {fact}", style="yellow") for fact in left.known if fact not in findings.notes]
+    return [Text(), head, *facts]
+
+
 def _nothing(findings: Findings) -> RenderableType:
     if findings.verdict == "unknown":
         verdict = Text("\nNothing to say: the measurement is not whole.", style="yellow")
+    elif findings.verdict == "unexplained":
+        verdict = Text(
+            "\nNo practice that is missing was found, but much of the step is not explained.", style="yellow"
+        )
     else:
         verdict = Text("\nWell tuned: none of vivace's practices would bring 2 % or more here.", style="green")
-    return Group(verdict, *_notes(findings))
+    return Group(verdict, *_notes(findings), *_not_explained(findings))
 
 
 def _headline(findings: Findings, record: Measurement) -> Text:

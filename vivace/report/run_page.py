@@ -41,9 +41,17 @@ def _step_ms(run: RunFolder) -> float | None:
     return run.measurement.step_ms.mean if run.measurement and run.measurement.step_ms else None
 
 
+_TITLE_OF_NOTHING = {
+    "tuned": "Nothing holds it back",
+    "unexplained": "Nothing was found, but not all is explained",
+    "unknown": "Nothing was found",
+    "improvable": "Nothing was found",
+}
+
+
 def _findings_title(findings: Findings) -> str:
     count = len(findings.findings)
     if not count:
-        return "Nothing holds it back" if findings.verdict == "tuned" else "Nothing was found"
+        return _TITLE_OF_NOTHING[findings.verdict]
     best = ratio(max(finding.likely for finding in findings.findings))
     return f"{count} findings, the best likely to bring {best}" if count > 1 else f"1 finding, likely to bring {best}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from vivace.measure.command import Progress, Sink, nowhere
 from vivace.measure.folder import name_of_command, new_run_folder
@@ -13,12 +12,13 @@ from vivace.measure.measuring import Measured, Request, measure
 from vivace.practices.engine.loaders import most_saved_ms, waited_for
 from vivace.practices.engine.pricing import step_ms
 from vivace.practices.engine.registry import split_word
-from vivace.records.finding import Finding, Findings
+from vivace.records.finding import Finding, Findings, Unexplained, Verdict
 from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
+from vivace.tune.accounting import unexplained_time
 from vivace.tune.bench import Interrupted
 from vivace.tune.diagnosis import SMALLEST_WORTH, by_likely, diagnose, together, worth_of
-from vivace.tune.probing import Cause, RunProbe, probe
+from vivace.tune.probing import Cause, Causes, RunProbe, probe
 from vivace.tune.trials import Settings, run_trial
 
 __all__ = ["Checked", "check", "findings_of"]
@@ -44,7 +44,7 @@ def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Che
     record = measured.measurement
     if record is None or record.step_ms is None:
         return Checked(None, measured, folder)
-    causes: tuple[Cause, ...] = ()
+    causes = Causes()
     interrupted = False
     if probes and record.status == "complete":
         try:
@@ -68,16 +68,18 @@ def _probe_runner(request: Request, folder: Path, progress: Progress) -> RunProb
     return run
 
 
-def findings_of(record: Measurement, causes: tuple[Cause, ...], path: str, interrupted: bool = False) -> Findings:
-    found = tuple(_with_cause(finding, causes, record) for finding in diagnose(record))
+def findings_of(record: Measurement, causes: Causes, path: str, interrupted: bool = False) -> Findings:
+    found = tuple(_with_cause(finding, causes.told, record) for finding in diagnose(record, causes.probed))
     found = by_likely(found)
+    unexplained = unexplained_time(record, found, causes.told) if record.status == "complete" else None
     return Findings(
         measurement=path,
         findings=found,
-        verdict=_verdict(found, record),
+        verdict=_verdict(found, unexplained, record),
+        unexplained=unexplained,
         worth=together(found, record),
-        cause=causes[0].name if causes else None,
-        notes=(*_what_was_not_seen(record, interrupted), *(cause.says for cause in causes)),
+        cause=causes.told[0].name if causes.told else None,
+        notes=(*_what_was_not_seen(record, interrupted), *(cause.says for cause in causes.told)),
     )
 
 
@@ -90,16 +92,21 @@ def _what_was_not_seen(record: Measurement, interrupted: bool) -> tuple[str, ...
     return (f"incomplete: the run ended after {record.steps} timed steps{kernels}; most findings need both",)
 
 
-def _verdict(found: tuple[Finding, ...], record: Measurement) -> Literal["tuned", "improvable", "unknown"]:
+def _verdict(found: tuple[Finding, ...], unexplained: Unexplained | None, record: Measurement) -> Verdict:
     if any(finding.worth >= SMALLEST_WORTH for finding in found):
         return "improvable"
-    return "tuned" if record.status == "complete" else "unknown"
+    if record.status != "complete":
+        return "unknown"
+    return "tuned" if unexplained is None else "unexplained"
 
 
 def _with_cause(finding: Finding, causes: tuple[Cause, ...], record: Measurement) -> Finding:
     """A differential run measures what the loader costs better than the wait does: workers also take the CPU's time."""
     data = next((cause for cause in causes if cause.name == "data"), None)
-    if data is None or finding.practice != "workers":
+    loader = waited_for(record)
+    if data is None or finding.practice != "workers" or loader is None:
+        return finding
+    if not loader.num_workers or record.inputs_vary:  # in the loop all of it was the wait; new shapes cost time too
         return finding
     exposed = min(data.exposed_ms, _most_saved_ms(finding, record))
     if exposed <= finding.exposed_ms:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from vivace.practices.engine import pricing
 from vivace.practices.engine.practice import Found, Practice, Saved
+from vivace.practices.engine.probed import Probed
 from vivace.practices.engine.registry import all_practices, get_practice
 from vivace.records.finding import Finding, Place, Risk, unknown_likely
 from vivace.records.measurement import Measurement
@@ -22,17 +23,23 @@ _LARGEST_SHARE = 0.98
 _NUMBER_TYPE = {"tf32": "tf32", "bf16": "bf16", "pure_bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 
-def diagnose(measurement: Measurement) -> tuple[Finding, ...]:
+def diagnose(measurement: Measurement, probed: Probed | None = None) -> tuple[Finding, ...]:
     """The findings, ordered by what they are likely to bring."""
     if measurement.step_ms is None or measurement.step_ms.mean <= 0:
         return ()
     findings = [
         _finding(practice, found, measurement.step_ms.mean)
         for practice in all_practices()
-        if (found := practice.find(measurement)) is not None
+        if (found := _found(practice, measurement, probed)) is not None
     ]
     kept = [f for f in findings if f.worth >= SMALLEST_WORTH or makes_room(f)]
     return by_likely(kept)
+
+
+def _found(practice: Practice, measurement: Measurement, probed: Probed | None) -> Found | None:
+    if probed is not None and practice.find_probed is not None:
+        return practice.find_probed(measurement, probed)
+    return practice.find(measurement)
 
 
 def by_likely(findings: Iterable[Finding]) -> tuple[Finding, ...]:

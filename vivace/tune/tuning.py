@@ -16,6 +16,7 @@ from vivace.records.proof import Proof
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.checking import findings_of
 from vivace.tune.options_file import read_options, write_options
+from vivace.tune.probing import Causes
 from vivace.tune.proving import prove
 from vivace.tune.same_job import Job, refuse_another_job, this_job
 from vivace.tune.searching import measured, search
@@ -69,7 +70,7 @@ def tune(
     except KeyboardInterrupt:  # between two trials
         raise Interrupted(folder) from None
     of_the_baseline = str(Path("trials") / found.baseline.name / "trial.json")
-    findings_of(measured(found.baseline), (), of_the_baseline).save(folder / "findings.json")
+    findings_of(measured(found.baseline), Causes(), of_the_baseline).save(folder / "findings.json")
     proof.save(folder / RECORD)
     return Tuned(proof, folder)
 

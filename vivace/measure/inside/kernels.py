@@ -10,20 +10,23 @@ import itertools
 import json
 import os
 import tempfile
+import time
 import tomllib
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ProfileWindow", "analyse"]
+from vivace.measure.inside.idle import Interval, idle_during, length, overlap, phases_of, union
+
+__all__ = ["ProfileWindow", "analyse", "in_trace_time"]
 
 _TOP = 12
+_CLOCKS_APART_US = 1e5  # kernels that begin so long before the first mark: the clocks do not fit together
 _FULL_QUEUE = 10.0  # a launch that takes so many times the usual one waits for room in the queue
 _FAMILIES = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text())
 _ROLES, _CPU_ROLES = _FAMILIES["roles"], _FAMILIES["cpu_roles"]
-Interval = tuple[float, float]
 
 
 class ProfileWindow:
@@ -40,23 +43,25 @@ class ProfileWindow:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the profiler talks to whoever started it, and that is not the user
             self._profile.start()
+        self._clocks_ns = (time.perf_counter_ns(), time.time_ns())  # the marks' clock, and the trace's
 
-    def finish(self, steps: int) -> dict[str, Any]:
+    def finish(self, steps: int, marks: Sequence[tuple[Any, ...]] = ()) -> dict[str, Any]:
+        """``marks``: the recorder's, of these steps. They tell what the host was in while the GPU was idle."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._profile.stop()
-        return self._from_trace(steps) if self.on_gpu else self._from_operators(steps)
+        return self._from_trace(steps, marks) if self.on_gpu else self._from_operators(steps)
 
-    def _from_trace(self, steps: int) -> dict[str, Any]:
+    def _from_trace(self, steps: int, marks: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         handle, path = tempfile.mkstemp(suffix=".json")
         os.close(handle)
         try:
             self._profile.export_chrome_trace(path)
-            events = json.loads(Path(path).read_text())["traceEvents"]
+            trace = json.loads(Path(path).read_text())
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(path)
-        return analyse(events, steps)
+        return analyse(trace["traceEvents"], steps, phases_of(in_trace_time(marks, trace, self._clocks_ns)))
 
     def _from_operators(self, steps: int) -> dict[str, Any]:
         operators = sorted(self._profile.key_averages(), key=lambda e: -e.self_cpu_time_total)
@@ -76,7 +81,18 @@ class ProfileWindow:
         }
 
 
-def analyse(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
+def in_trace_time(
+    marks: Sequence[tuple[Any, ...]], trace: dict[str, Any], clocks_ns: tuple[int, int]
+) -> list[tuple[str, float]]:
+    """The recorder's marks as ``(code, microseconds)`` on the clock of the trace's events, which counts from a base."""
+    perf_ns, unix_ns = clocks_ns
+    base_ns = int(trace.get("baseTimeNanoseconds", 0))
+    return [(mark[0], (mark[1] - perf_ns + unix_ns - base_ns) / 1e3) for mark in marks]
+
+
+def analyse(
+    events: Iterable[dict[str, Any]], steps: int, phases: dict[str, list[Interval]] | None = None
+) -> dict[str, Any]:
     """Busy share, idle gaps, top kernels, tensor-core share, copies by kind, communication exposed and hidden, and what
     the host did meanwhile."""
     events = list(events)
@@ -105,9 +121,23 @@ def analyse(events: Iterable[dict[str, Any]], steps: int) -> dict[str, Any]:
         "copies": _copies([e for e in work if e["cat"] == "gpu_memcpy"], steps),
         "roles_ms": _roles([(e["name"], e["dur"] / 1e3) for e, _ in kernels], _ROLES, steps),
         "top": _top([e for e, _ in kernels], steps),
+        "idle_during_ms": _idle(busy, events, phases, steps) if phases else {},
         **_host(events, steps),
         "runtime": runtime_calls(events, steps),
     }
+
+
+def _idle(
+    busy: list[Interval], events: list[dict[str, Any]], phases: dict[str, list[Interval]], steps: int
+) -> dict[str, float]:
+    """Idle time per step by what the host was in; nothing where the two clocks do not seem to fit together."""
+    marked = [span for spans in phases.values() for span in spans]
+    first, last = min(start for start, _ in marked), max(stop for _, stop in marked)
+    if not first - _CLOCKS_APART_US < busy[0][0] < last or busy[-1][1] < first:
+        return {}
+    gaps = [(before[1], after[0]) for before, after in itertools.pairwise(busy)]
+    calls = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("cuda_runtime", "cuda_driver")]
+    return {name: ms / steps for name, ms in idle_during(gaps, phases, calls).items()}
 
 
 def _host(events: list[dict[str, Any]], steps: int) -> dict[str, Any]:
@@ -151,33 +181,6 @@ def _roles(work: list[tuple[str, float]], rules: dict[str, list[str]], steps: in
         name = name.lower()
         sums[next((role for role, parts in rules.items() if any(part in name for part in parts)), "other")] += ms
     return {role: ms / steps for role, ms in sorted(sums.items(), key=lambda item: -item[1])}
-
-
-def union(spans: Iterable[Interval]) -> list[Interval]:
-    """Merge overlapping intervals; the result is sorted and disjoint."""
-    merged: list[Interval] = []
-    for start, stop in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
-        else:
-            merged.append((start, stop))
-    return merged
-
-
-def length(spans: Iterable[Interval]) -> float:
-    return sum(stop - start for start, stop in spans)
-
-
-def overlap(first: list[Interval], second: list[Interval]) -> float:
-    """Time covered by both; each list sorted and disjoint."""
-    total, i, j = 0.0, 0, 0
-    while i < len(first) and j < len(second):
-        total += max(0.0, min(first[i][1], second[j][1]) - max(first[i][0], second[j][0]))
-        if first[i][1] <= second[j][1]:
-            i += 1
-        else:
-            j += 1
-    return total
 
 
 def _copies(copies: list[dict[str, Any]], steps: int) -> list[dict[str, Any]]:

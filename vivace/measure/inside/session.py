@@ -129,6 +129,7 @@ class Session:
         self.rank, self.world = 0, 1
         self.device = torch.device("cpu")
         self._tool: Any = None
+        self._profile_from = 0
 
     # -- beginning -------------------------------------------------------------------------------------------------
 
@@ -333,6 +334,7 @@ class Session:
             try:
                 self._tool = ProfileWindow(on_gpu=self.device.type == "cuda")
                 self._tool.begin()
+                self._profile_from = len(self.recorder.marks)
             except RuntimeError as error:
                 self.notes.append(f"no profiler window: {error}")
             else:
@@ -346,7 +348,7 @@ class Session:
         if self.stage_steps >= self.settings.profile_steps:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
-            self.profile = self._tool.finish(self.stage_steps)
+            self.profile = self._tool.finish(self.stage_steps, self.recorder.marks[self._profile_from :])
             self._begin_syncs()
 
     def _begin_syncs(self) -> None:

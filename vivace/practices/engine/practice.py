@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from vivace.practices.engine.change import Change
+    from vivace.practices.engine.probed import Probed
     from vivace.records.measurement import Measurement
 
 __all__ = ["Family", "Found", "Practice", "RiskName", "Saved"]
@@ -59,6 +60,8 @@ class Practice:
     why: str
     by_hand: str
     find: Callable[[Measurement], Found | None]
+    find_probed: Callable[[Measurement, Probed], Found | None] | None = None
+    """``find`` with what differential runs measured, where they price it better."""
     change: Callable[[str | None], Change] | None = None
     """None: it can be found and priced, but only the user can change it."""
     argument: str | None = None
@@ -71,6 +74,8 @@ class Practice:
     """Changes of a lower order come first: workers before what needs workers, casts before compile."""
     same_losses: bool = True
     """Of an exact one: whether every loss stays the same to the bit. Not where workers draw other augmentations."""
+    for_new_shapes: bool = False
+    """It acts on what input shapes that were not seen before cost."""
     try_last: bool = False
     """Its trial takes long (compilation): a tune tries it when the rest is settled."""
     worth_trying: Callable[[Measurement], tuple[str, ...]] | None = None

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vivace.measure.inside.idle import ALLOCATING
+
 if TYPE_CHECKING:
     from vivace.records.measurement import Copies, Measurement
 
 __all__ = [
-    "arithmetic_share", "busy_ms", "capability", "compute_ms", "copies_to_gpu", "has_convolutions", "idle_ms",
-    "launch_idle_ms", "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak", "phase_ms",
+    "allocator_ms", "arithmetic_share", "busy_ms", "capability", "compute_ms", "copies_to_gpu", "has_convolutions",
+    "idle_ms", "launch_idle_ms", "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak", "phase_ms",
     "products_ms", "recurrent_ms", "retries_ms", "role_ms", "step_ms",
 ]  # fmt: skip
 
@@ -192,6 +194,12 @@ def memory_limit(m: Measurement) -> str | None:
     if device.allocated_peak_gib > _NEARLY_FULL * device.total_gib:
         return f"{device.allocated_peak_gib:.1f} of {device.total_gib:.1f} GiB are in use at the peak"
     return None
+
+
+def allocator_ms(m: Measurement) -> float:
+    """Host time per step in calls that take memory from the driver or give it back, as profiled."""
+    calls = m.profile.runtime if m.profile is not None else ()
+    return sum(call.ms_per_step for call in calls if call.name.lower().startswith(ALLOCATING))
 
 
 def retries_ms(m: Measurement) -> float:
