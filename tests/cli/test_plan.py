@@ -133,6 +133,8 @@ def test_a_transformer_by_its_sizes():
             "--dataset-size is -1",
             "--dataset-size 1",
         ),
+        (["budget", "gpt2-124m", "--gpu", "h100", "--days", "0"], "--days is 0", "--days 1"),
+        (["budget", "gpt2-124m", "--gpu", "h100", "--cost", "100"], "--cost needs the price", "--price"),
         (["gpt2-124m", "--gpu", "h100", "--tokens", ""], "--tokens ''", "1e12"),
         (["m", "--gpu", "h100", "--layers", "12", "--hidden", "768", "--heads", "7"], "--heads 7", "--heads 8"),
         (
@@ -192,7 +194,14 @@ def test_budget():
         ask("budget", "llama-3.2-1b", "--cluster", "jean-zay-h100", "--gpus", "16", "--days", "30", "--json")
     )
     assert data["cheapest"]["gpu_hours"]["estimate"] <= data["shortest"]["gpu_hours"]["estimate"]
-    assert data["largest"]["model"]["layers"] > 0
+    assert data["largest_sizes"]["layers"] > 0
+
+
+def test_a_budget_that_is_too_small_is_answered():
+    text = ask("budget", "gpt-175b", "--gpu", "a100", "--gpus", "416", "--days", "30")
+    assert "The limits are too small for all tokens: they pay for" in text
+    assert "shortest (beyond the limits): 416 GPUs" in text
+    assert "largest compute-optimal model" in text
 
 
 def test_models_are_listed():

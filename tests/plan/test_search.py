@@ -10,17 +10,15 @@ from dataclasses import replace
 import pytest
 
 from vivace.errors import UserError
-from vivace.plan.budget import Budget, cheapest_run, gpt_of_size, largest_model, shortest_run
 from vivace.plan.calibration import calibrate_transformer, read_measurement
 from vivace.plan.cluster import machine_for
 from vivace.plan.layout import Layout, check_layout
 from vivace.plan.models import named_transformer
-from vivace.plan.request import default_global_batch
 from vivace.plan.scaling import default_counts, scaling_curve
 from vivace.plan.search import explain, legal_layouts, pareto, search
 from vivace.plan.sizing import round_up, tensor_core_multiple, transformer_advice
 from vivace.plan.step import step_time
-from vivace.plan.whole_run import RunQuestion
+from vivace.plan.usual_batch import default_global_batch
 
 
 @pytest.fixture
@@ -101,32 +99,6 @@ def test_vocabulary_advice_is_priced(make_job):
 def test_multiples_of_the_checklists():
     assert [tensor_core_multiple(t) for t in ("tf32", "fp16", "int8")] == [(4, 32), (8, 64), (16, 128)]
     assert round_up(50_257, 64) == 50_304
-
-
-def test_budgets(llama, dgx):
-    question = RunQuestion(1e9 / llama.seq_len, 1e9)
-    short = shortest_run(llama, dgx, 64, question, Budget())
-    cheap = cheapest_run(llama, dgx, 64, question, Budget())
-    assert short.run.days.estimate <= cheap.run.days.estimate
-    assert cheap.run.gpu_hours.estimate <= short.run.gpu_hours.estimate
-    with pytest.raises(UserError, match="budget") as caught:
-        shortest_run(llama, dgx, 64, question, Budget(gpu_hours=0.001))
-    assert "GPU-hours" in caught.value.hint
-
-
-def test_the_largest_model_uses_the_budget(llama, dgx):
-    model, candidate = largest_model(llama, dgx, 64, RunQuestion(1), Budget(days=2))
-    assert candidate.run.days.estimate <= 2
-    larger, _ = largest_model(llama, dgx, 64, RunQuestion(1), Budget(days=8))
-    assert larger.parameters > model.parameters
-
-
-@pytest.mark.parametrize("size", [1e9, 2e10, 3e11])
-def test_a_scaled_model_has_about_the_size_asked_for(size):
-    found = gpt_of_size(size, named_transformer("llama-3-8b"))
-    assert found.parameters == pytest.approx(size, rel=0.35)
-    assert found.hidden % found.heads == 0
-    assert found.heads % found.kv_heads == 0
 
 
 def test_calibration_reproduces_the_measurement(llama, tmp_path):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +18,10 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from vivace.cli.console import make_console
-from vivace.cli.plan_view import show_budget, show_candidates, show_grades, show_plan, show_scaling
+from vivace.cli.plan_view import show_candidates, show_grades, show_plan, show_scaling
 from vivace.errors import UserError
 from vivace.plan.answer import layout_record, plan_transformer, plan_vision
-from vivace.plan.budget import Budget, cheapest_run, largest_model, shortest_run
+from vivace.plan.budget import Budget, BudgetQuestion, answer_budget
 from vivace.plan.calibration import calibrate_transformer, calibrate_vision, read_measurement
 from vivace.plan.cluster import Site
 from vivace.plan.limits import at_least, more_than_zero
@@ -44,6 +44,7 @@ from vivace.plan.whole_run import RunQuestion
 from vivace.records.base import write_text_atomically
 from vivace.records.plan import Plan, PlanAlternative
 from vivace.report.page import page
+from vivace.report.plan_budget_view import show_budget
 from vivace.report.plan_html import plan_section
 
 __all__ = ["main", "plan_app"]
@@ -273,6 +274,10 @@ def budget_command(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     at_least("--price", price, 0)
+    for option, limit in (("--days", days), ("--gpu-hours", gpu_hours), ("--energy-mwh", energy_mwh), ("--cost", cost)):
+        more_than_zero(option, limit)
+    if cost is not None and price is None:
+        raise UserError("--cost needs the price of a GPU-hour", hint="add --price 2.5")
     request = Request(model, cluster, gpu, gpus, global_batch=global_batch, seq_len=seq_len, compile=True)
     site, found = find_site(request), find_model(request)
     if not isinstance(found, Transformer):
@@ -282,20 +287,12 @@ def budget_command(
     job, _ = transformer_job(request, found, site)
     amount = _amount(tokens) if tokens is not None else 20.0 * found.parameters
     question = RunQuestion(amount / found.seq_len, amount, price)
-    budget = Budget(days, gpu_hours, energy_mwh, cost)
-    shortest = shortest_run(job, site, gpus, question, budget)
-    cheapest = cheapest_run(job, site, gpus, question, budget)
-    scaled, largest = largest_model(job, site, gpus, question, budget) if budget != Budget() else (found, shortest)
+    limits = Budget(days, gpu_hours, energy_mwh, cost)
+    answer = answer_budget(BudgetQuestion(job, site, gpus, question, limits, batch_given=global_batch is not None))
     if as_json:
-        rows = {"shortest": shortest, "cheapest": cheapest, "largest": largest}
-        data: dict[str, Any] = {name: {"gpus": c.gpus, **c.run.model_dump()} for name, c in rows.items()}
-        data["largest"]["model"] = asdict(scaled)
-        print(json.dumps(data, indent=2))
-        return
-    console = make_console()
-    show_budget("shortest", shortest, console)
-    show_budget("cheapest", cheapest, console)
-    show_budget(f"largest compute-optimal model ({scaled.name})", largest, console)
+        print(answer.to_json(), end="")
+    else:
+        show_budget(answer, make_console())
 
 
 @plan_app.command("models", help="List the built-in models.")

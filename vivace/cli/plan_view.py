@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vivace.plan.budget import Candidate
 from vivace.plan.scaling import ScalingPoint
 from vivace.plan.search import Found
 from vivace.plan.validate import FileGrade
@@ -166,16 +165,6 @@ def show_scaling(points: list[ScalingPoint], title: str, console: Console) -> No
             f"{100 * point.efficiency:.0f} %",
         )
     console.print(table)
-
-
-def show_budget(what: str, candidate: Candidate, console: Console) -> None:
-    run = candidate.run
-    figures = (
-        _range(run.days, "days", 2),
-        _range(run.gpu_hours, "GPU-hours", 0),
-        _range(run.energy_mwh, "MWh", 2),
-    )
-    console.print(f"{what}: {candidate.gpus} GPUs, {', '.join(figures)}, {candidate.best.job.layout.describe()}")
 
 
 def show_grades(grades: list[FileGrade], console: Console) -> None:

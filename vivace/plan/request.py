@@ -6,7 +6,6 @@ Fills what was left open with stated defaults, each listed as an assumption. Cal
 
 from __future__ import annotations
 
-import math
 import os
 import tomllib
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from vivace.plan.models import named_transformer, unknown_model
 from vivace.plan.pipeline import BUBBLE_LEFT
 from vivace.plan.precision import OPTIMIZER_BYTES, Precision, parse_precision
 from vivace.plan.transformer import Transformer
+from vivace.plan.usual_batch import about_batch, default_global_batch
 from vivace.plan.vision import VisionJob, image_model_maker, traced
 
 __all__ = [
@@ -40,8 +40,6 @@ __all__ = [
 IMAGE_SIDE = 224
 ATTENTIONS = ("flash", "fused-softmax", "eager")
 SHAPE = "the head of vivace/hardware/catalogue.py shows the shape of such a file"
-# Tokens per step that runs of that many parameters use (GPT-3 paper table 2.1; Llama 3: 16M at 405B).
-BATCH_TOKENS = ((1e9, 0.5e6), (2e10, 2e6), (1e11, 4e6), (float("inf"), 16e6))
 
 
 @dataclass(frozen=True)
@@ -239,26 +237,6 @@ def _checked(request: Request) -> None:
         raise UserError(f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZER_BYTES)}")
 
 
-def _usual_tokens(model: Transformer) -> float:
-    """Per step."""
-    return next(tokens for limit, tokens in BATCH_TOKENS if model.parameters < limit)
-
-
-def default_global_batch(model: Transformer, gpus: int) -> int:
-    """Sequences per step: the usual tokens for that size, as GPUs times a power of two (it must divide well)."""
-    per_gpu = max(1.0, _usual_tokens(model) / model.seq_len / gpus)
-    return gpus * 2 ** round(math.log2(per_gpu))
-
-
-def _about_batch(batch: int, model: Transformer) -> str:
-    """What is said of an assumed batch: with many GPUs, one sequence each is more than runs of that size use."""
-    tokens, usual = batch * model.seq_len, _usual_tokens(model)
-    text = f"global batch {batch} sequences ({tokens / 1e6:.1f}M tokens)"
-    if tokens <= 1.5 * usual:  # a power of two is off by a factor of 1.41 at most
-        return f"{text}, usual for this size"
-    return f"{text}, one for each GPU: {tokens / usual:.1f} times what is usual for this size"
-
-
 def _about_model(request: Request, model: Transformer) -> list[str]:
     """What is said of a model that was not described in full, or whose attention is windowed."""
     notes = []
@@ -307,7 +285,7 @@ def transformer_job(request: Request, model: Transformer, site: Site) -> tuple[T
     batch = request.global_batch
     if batch is None:
         batch = default_global_batch(model, request.gpus)
-        notes.append(_about_batch(batch, model))
+        notes.append(about_batch(batch, model))
     notes.extend(_about_model(request, model))
     parallel = (request.layout.tensor or 1) * (request.layout.pipeline or 1) > 1
     software = "megatron-core" if parallel else ("compiled" if request.compile else "torch")

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from vivace.records.base import Part, Record
 
-__all__ = ["Plan", "PlanAlternative", "PlanInterval", "PlanLayout", "PlanRun"]
+__all__ = ["Plan", "PlanAlternative", "PlanBudget", "PlanChoice", "PlanInterval", "PlanLayout", "PlanRun"]
 
 
 class PlanInterval(Part):
@@ -105,3 +105,45 @@ class Plan(Record):
     alternatives: tuple[PlanAlternative, ...] = ()
     assumptions: tuple[str, ...] = ()
     calibrated_with: str | None = None
+
+
+class PlanChoice(PlanRun):
+    """A whole training with the GPUs and the layout that were chosen for it."""
+
+    model: str
+    parameters: int
+    gpus: int
+    layout: PlanLayout
+    global_batch: int
+    step_ms: float
+    memory_gib: float
+
+
+class PlanBudget(Record):
+    """What can be trained within limits: the answer of ``vivace plan budget``."""
+
+    KIND: ClassVar[str] = "plan_budget"
+
+    model: str
+    parameters: int
+    tokens: float
+    gpus: int
+    """At most."""
+    limits: dict[str, float]
+    """Those that were given: ``days``, ``gpu_hours``, ``energy_mwh``, ``cost``."""
+    within: bool
+    """Some number of GPUs trains the model on all tokens within the limits. Otherwise ``shortest`` and
+    ``cheapest`` go beyond them."""
+    shortest: PlanChoice
+    cheapest: PlanChoice
+    """Fewest GPU-hours."""
+    all_gpus: PlanChoice | None = None
+    """The best with exactly ``gpus``; None when no layout of so many can run the job."""
+    why_not_all: str | None = None
+    tokens_within: float | None = None
+    """Tokens that the model can be trained on within the limits, when it is not all of them ..."""
+    tokens_within_gpus: int | None = None
+    """... and on how many GPUs."""
+    largest: PlanChoice | None = None
+    """The largest compute-optimal model within the limits, if any were given."""
+    largest_sizes: dict[str, int] | None = None
