@@ -122,8 +122,111 @@ def test_products_are_bf16_and_what_the_script_holds_stays_fp32(tmp_path: Path):
 
 def test_a_script_with_its_own_autocast_is_left_alone(tmp_path: Path):
     done = run_with(SCRIPT.replace("AUTOCAST", 'torch.autocast("cpu", dtype=torch.float16)'), ["bf16"], tmp_path)
-    assert done.told == {"bf16": "the script already runs this model under autocast"}
+    assert done.told == {"bf16": "the script already runs this model under float16 autocast"}
     assert done.printed["inside"] == "torch.float16"
+
+
+FORMS = """
+import contextlib, functools, json, warnings, torch
+warnings.simplefilter("ignore")
+
+@contextlib.contextmanager
+def to_float32():
+    "torch.autocast(dtype=float32), which is off on a CPU, as it is on a GPU: on, and without effect."
+    before = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    torch.set_autocast_enabled("cpu", True); torch.set_autocast_dtype("cpu", torch.float32)
+    torch.autocast_increment_nesting()
+    try:
+        yield
+    finally:
+        if torch.autocast_decrement_nesting() == 0:
+            torch.clear_autocast_cache()
+        torch.set_autocast_enabled("cpu", before[0]); torch.set_autocast_dtype("cpu", before[1])
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+    def forward(self, x):
+        x = self.body(x)
+        self.inside = str(x.dtype)
+        with torch.autocast("cpu", enabled=False):
+            self.protected = str(self.head(x.float()).dtype)
+        return x
+
+class Decorated(Net):
+    forward = torch.autocast("cpu", enabled=False)(Net.forward)
+class Wrapped(Net):
+    def __init__(self):
+        super().__init__()
+        self.forward = functools.wraps(self.forward)(torch.autocast("cpu", dtype=torch.float16)(self.forward))
+class Temperature(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.matrix = torch.nn.Parameter(torch.eye(4))
+    @torch.autocast("cpu", enabled=False)
+    def forward(self, x):
+        self.inside = str((x @ self.matrix).dtype)
+        return x @ self.matrix
+
+def train(model, context=contextlib.nullcontext, decorator=lambda f: f):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    @decorator
+    def step():
+        with context():
+            output = model(torch.ones(2, 4))
+        output.float().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return output
+    for _ in range(3):
+        output = step()
+    return [model.inside, getattr(model, "protected", None), str(output.dtype)]
+
+torch.manual_seed(0)
+seen = {
+    "float32": train(Net(), to_float32),
+    "off": train(Net(), lambda: torch.autocast("cpu", enabled=False)),
+    "old": train(Net(), lambda: torch.cpu.amp.autocast(enabled=False)),
+    "step": train(Net(), decorator=torch.autocast("cpu", enabled=False)),
+    "forward": train(Decorated()),
+    "forward again": train(Decorated()),
+    "loss": train(Temperature()),
+    "float16": train(Net(), lambda: torch.autocast("cpu", dtype=torch.float16)),
+    "float16 inside": train(Wrapped()),
+}
+# Around the whole loop: casts of weights must not outlive the optimizer's step.
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.5)
+with to_float32():
+    for _ in range(3):
+        output = model(torch.ones(2, 4))
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+            fresh = torch.nn.functional.linear(torch.ones(2, 4), model.body.weight, model.body.bias).float()
+        seen.setdefault("stale", []).append((output - fresh).abs().max().item())
+        output.square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+print(json.dumps(seen))
+"""
+
+
+def test_autocast_is_judged_by_its_dtype_and_whether_it_is_on(tmp_path: Path):
+    done = run_with(FORMS, ["bf16"], tmp_path)
+    assert done.told == {"bf16": "applied: bfloat16 autocast around Net, in place of the script's float32"}
+    stood_in = ["torch.bfloat16", "torch.float32", "torch.float32"]  # what the model protects stays so
+    for form in ("float32", "off", "old", "step", "forward", "forward again"):
+        assert done.printed[form] == stood_in, form
+    assert done.printed["loss"][0] == "torch.float32"
+    for form in ("float16", "float16 inside"):
+        assert done.printed[form] == ["torch.float16", "torch.float32", "torch.float16"], form
+    assert done.printed["stale"] == [0.0, 0.0, 0.0]
+
+
+def test_autocast_to_float32_is_no_mixed_precision():
+    asked = {"flops": {"tf32": 10**12}, "roles": ROLES, "structure": {"autocast": "float32"}}
+    assert find(measurement(**asked)) == find(measurement(flops={"tf32": 10**12}, roles=ROLES))
+    assert worth_trying(measurement(on_gpu=False, structure={"autocast": "float32"})) == ("bf16",)
 
 
 @pytest.mark.parametrize("name", ["bf16", "fp16"])

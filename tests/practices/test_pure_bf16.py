@@ -105,3 +105,23 @@ def test_a_model_without_fp32_weights_is_left_alone(tmp_path: Path):
     )
     assert done.told == {"pure_bf16": "Net has no fp32 weights"}
     assert (done.printed["weight"], done.printed["output"]) == ("torch.float64", "torch.float64")
+
+
+def test_autocast_to_float32_does_not_cast_the_weights_back(tmp_path: Path):
+    script = """
+import json, torch
+torch.set_autocast_enabled("cpu", True); torch.set_autocast_dtype("cpu", torch.float32)  # as a GPU's autocast does it
+class Net(torch.nn.Sequential):
+    def forward(self, x):
+        y = super().forward(x)
+        self.inside = str(y.dtype)
+        return y
+model = Net(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+print(json.dumps(model.inside))
+"""
+    done = run_with(script, ["pure_bf16"], tmp_path)
+    assert done.told["pure_bf16"].startswith("applied")
+    assert done.printed == "torch.bfloat16"

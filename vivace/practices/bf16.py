@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import torch
 
+from vivace.practices.engine.autocasts import StandIn, dtype_around, of_forward
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import (
@@ -36,19 +38,38 @@ class Autocast(Change):
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         self.around_this_call = False
+        self.met: WeakSet[torch.nn.Module] = WeakSet()
+        self.taken_over: list[Any] = []  # decorators, which may be those of a class with several roots
 
     def forward(self, root: torch.nn.Module) -> AbstractContextManager[Any] | None:
         device = next(root.parameters()).device.type
         self.around_this_call = False
-        if torch.is_autocast_enabled(device):
-            raise NotApplicable("the script already runs this model under autocast")
         if all(p.dtype is not torch.float32 for p in root.parameters()):
             if any(p.requires_grad for p in root.parameters()):
                 raise NotApplicable(f"{type(root).__name__} has no fp32 weights")
             return None  # a frozen model beside the one that is trained
+        around = dtype_around(device)
+        _refuse_mixed_precision(around)
+        self._take_over_decorator(root, device)
         self.around_this_call = True
-        self.applied(f"{str(self.dtype).removeprefix('torch.')} autocast around {type(root).__name__}")
-        return torch.autocast(device, dtype=self.dtype)
+        instead = ", in place of the script's float32" if around is torch.float32 else ""
+        self.applied(f"{_name(self.dtype)} autocast around {type(root).__name__}{instead}")
+        return StandIn(device, self.dtype)
+
+    def _take_over_decorator(self, root: torch.nn.Module, device: str) -> None:
+        """One on the root's own forward is entered inside ours and would win. That object itself is changed:
+        torch.compile takes the dtype from it too."""
+        if root in self.met:
+            return
+        decorator = of_forward(root, device)
+        if decorator is not None and decorator not in self.taken_over:
+            if decorator._enabled:
+                _refuse_mixed_precision(decorator.fast_dtype)
+            elif not _has_layers(root):
+                raise NotApplicable(f"{type(root).__name__} switches autocast off for itself")
+            decorator._enabled, decorator.fast_dtype = True, self.dtype
+            self.taken_over.append(decorator)
+        self.met.add(root)
 
     def outputs(self, value: Any) -> Any:
         if not self.around_this_call:  # the script's own autocast: its outputs are as it wants them
@@ -56,6 +77,21 @@ class Autocast(Change):
         if torch.is_grad_enabled() and _holds_a_loss(value):  # logits beside it may be gigabytes that nobody reads
             return value
         return map_tensors(value, lambda t: t.float() if t.dtype is self.dtype else t)
+
+
+def _refuse_mixed_precision(dtype: torch.dtype | None) -> None:
+    """Of the script's own autocast; None or float32 is no mixed precision."""
+    if dtype is not None and dtype is not torch.float32:
+        raise NotApplicable(f"the script already runs this model under {_name(dtype)} autocast")
+
+
+def _has_layers(root: torch.nn.Module) -> bool:
+    """A network has. A loss with parameters of its own has not, and it is switched off there for a reason."""
+    return any(next(child.parameters(), None) is not None for child in root.children())
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _holds_a_loss(value: Any) -> bool:
@@ -87,7 +123,7 @@ def saved_by_halving(m: Measurement, arithmetic: str) -> float:
 
 def find(m: Measurement) -> Found | None:
     share = arithmetic_share(m, "fp32", "tf32")
-    if m.structure.autocast or share < 0.5:
+    if m.structure.mixed_precision or share < 0.5:
         return None
     if on_gpu(m) and capability(m) < (8, 0):
         return None
@@ -110,7 +146,7 @@ def find(m: Measurement) -> Found | None:
 
 def worth_trying(m: Measurement) -> tuple[str, ...]:
     """On a CPU only a trial tells: with bf16 units it may be twice as fast, without them fifteen times slower."""
-    return ("bf16",) if not on_gpu(m) and not m.structure.autocast and arithmetic_share(m, "fp32") > 0.5 else ()
+    return ("bf16",) if not on_gpu(m) and not m.structure.mixed_precision and arithmetic_share(m, "fp32") > 0.5 else ()
 
 
 PRACTICE = Practice(

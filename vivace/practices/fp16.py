@@ -132,7 +132,7 @@ def _watch_for_a_scaler(change: Fp16) -> None:
 
 def find(m: Measurement) -> Found | None:
     share = arithmetic_share(m, "fp32")
-    if not (7, 0) <= capability(m) < (8, 0) or m.structure.autocast or share < 0.5:
+    if not (7, 0) <= capability(m) < (8, 0) or m.structure.mixed_precision or share < 0.5:
         return None
     saved = saved_by_halving(m, "fp16")
     if saved < _SMALLEST_SHARE * step_ms(m):

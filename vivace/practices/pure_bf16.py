@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import torch
 
+from vivace.practices.engine.autocasts import StandIn, dtype_around
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import capability, memory_limit, optimizer_bytes
@@ -28,7 +30,7 @@ class PureBf16(Change):
 
     def model(self, root: torch.nn.Module) -> None:
         device = next(root.parameters()).device
-        if torch.is_autocast_enabled(device.type):
+        if dtype_around(device.type) not in (None, torch.float32):
             raise NotApplicable("the script already runs this model under autocast")
         if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
             raise NotApplicable("this GPU has no bf16 units")
@@ -39,6 +41,13 @@ class PureBf16(Change):
                 _cast_own_tensors(module)
         self.cast.add(root)
         self.applied(f"weights, gradients and optimizer of {type(root).__name__}")
+
+    def forward(self, root: torch.nn.Module) -> AbstractContextManager[Any] | None:
+        """Autocast to float32 would cast the weights back for every product."""
+        device = next(root.parameters()).device.type
+        if not self._is_cast(root) or dtype_around(device) is not torch.float32:
+            return None
+        return StandIn(device, torch.bfloat16, enabled=False)
 
     def inputs(self, root: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         if not self._is_cast(root):

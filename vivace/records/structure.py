@@ -91,7 +91,7 @@ class Structure(Part):
     debugging_where: dict[str, Spot] = Field(default_factory=dict, description="the line that switched each of them on")
     allocator: str = ""
     threads: int | None = None
-    autocast: str | None = None
+    autocast: str | None = Field(None, description="dtype of the autocast around the model; it may be 'float32'")
     eval_with_grad: tuple[Spot, ...] = ()
     padding_share: float | None = None
     layers: tuple[Layer, ...] = ()
@@ -102,3 +102,8 @@ class Structure(Part):
     unfused_by_torch: int = Field(0, description="of these, in torch's own attention, where no fused kernel fits")
     attention_setting: str | None = Field(None, description="a transformers model's attn_implementation")
     host_made: tuple[Spot, ...] = Field((), description="tensors made on the host and then copied to the device")
+
+    @property
+    def mixed_precision(self) -> bool:
+        """Whether the model runs under autocast in 16 bits. Autocast to float32 does nothing."""
+        return self.autocast in ("bfloat16", "float16")

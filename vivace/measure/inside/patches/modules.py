@@ -44,7 +44,7 @@ class Forwards:
         """A root's first forward: note what surrounds it."""
         self.roots.add(root)
         device = next(root.parameters()).device.type
-        if self.autocast is None and torch.is_autocast_enabled(device):
+        if self.autocast in (None, "float32") and torch.is_autocast_enabled(device):  # float32 is no mixed precision
             self.autocast = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
 
     def note_grad_in_eval(self) -> None:
