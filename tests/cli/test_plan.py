@@ -71,6 +71,20 @@ def test_an_image_model():
     assert plan.run.samples == 90 * 1_281_167
 
 
+@pytest.mark.parametrize(("optimizer", "state_bytes"), [("adamw", 8), ("sgd", 4), ("sgd-plain", 0), ("lion", 4)])
+def test_an_image_model_keeps_the_optimizer_that_was_asked_for(optimizer, state_bytes):
+    words = ("resnet18", "--gpu", "h200", "--global-batch", "64", "--json")
+    plan = Plan.from_json(ask(*words, "--optimizer", optimizer))
+    assert plan.optimizer == optimizer
+    assert plan.memory_parts_gib["optimizer"] * 2**30 == pytest.approx(state_bytes * plan.parameters)
+    assert not any("optimizer" in note for note in plan.assumptions)
+    plain = Plan.from_json(ask(*words))
+    assert plain.optimizer == "sgd"
+    assert "optimizer SGD with momentum, usual for image models" in plain.assumptions
+    ratio = plan.step_parts_ms["optimizer"] / plain.step_parts_ms["optimizer"]
+    assert ratio == pytest.approx({"adamw": 2, "sgd": 1, "sgd-plain": 0.7, "lion": 1.5}[optimizer])
+
+
 def test_a_transformer_by_its_sizes():
     plan = Plan.from_json(
         ask(
@@ -127,6 +141,16 @@ def test_a_transformer_by_its_sizes():
         (["budget", "gpt2-124m", "--gpu", "h100", "--price", "-3"], "--price is -3", "--price 0 or more"),
         (["gpt2-124m", "--gpu", "h100", "--tokens", "1e9", "--pue", "0"], "--pue is 0", "--pue 1 or more"),
         (["gpt2-124m", "--gpu", "h100", "--tokens", "1e9", "--pue", "nan"], "--pue is nan", "--pue 1 or more"),
+        (["resnet50", "--gpu", "h100", "--tp", "2"], "--tp is for transformers", "leave --tp out"),
+        (["resnet50", "--gpu", "h100", "--zero", "1"], "--zero is for transformers", "leave --zero out"),
+        (["resnet50", "--gpu", "h100", "--scaling"], "--scaling is for transformers", "leave it out"),
+        (["resnet50", "--gpu", "h100", "--tokens", "1e9"], "--tokens is for transformers", "--epochs"),
+        (["gpt2-124m", "--gpu", "h100", "--epochs", "3"], "need --dataset-size", "--tokens"),
+        (
+            ["gpt2-124m", "--gpu", "h100", "--epochs", "3", "--dataset-size", "9", "--tokens", "1e9"],
+            "--tokens and --epochs",
+            "one of them",
+        ),
         (["resnet50", "--gpu", "h100", "--epochs", "0"], "--epochs is 0", "--epochs 1"),
         (
             ["resnet50", "--gpu", "h100", "--epochs", "1", "--dataset-size", "-1"],

@@ -85,7 +85,7 @@ def model_command(
     seq_len: Whole = None,
     image_size: Annotated[int | None, typer.Option(help="side of the images (224 when omitted)")] = None,
     precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp8, tf32, fp32, bf16-pure, …")] = None,
-    optimizer: str = "adamw",
+    optimizer: Annotated[str | None, typer.Option(help="adamw for transformers, sgd for images when omitted")] = None,
     attention: Annotated[str, typer.Option(help="flash, fused-softmax or eager")] = "flash",
     compile: Annotated[bool, typer.Option("--compile/--no-compile")] = False,
     tp: Annotated[int | None, typer.Option(help="tensor parallel")] = None,
@@ -152,8 +152,10 @@ def model_command(
     site = find_site(request)
     found = find_model(request)
     if isinstance(found, Transformer):
+        _refuse_for_transformers(found.name, epochs, dataset_size, tokens)
         plan = _plan_transformer(request, found, site, question, measurement, do_search, keep, scaling, console)
     else:
+        _refuse_for_images(found, do_search, scaling, tokens)
         plan = _plan_vision(request, found, site, question, measurement)
     if save is not None:
         plan.save(save)
@@ -166,6 +168,22 @@ def model_command(
 
 
 IMAGENET = 1_281_167
+
+
+def _refuse_for_images(name: str, do_search: bool, scaling: bool, tokens: str | None) -> None:
+    for option, given in (("--search", do_search), ("--scaling", scaling), ("--tokens", tokens is not None)):
+        if given:
+            hint = "use --epochs" if option == "--tokens" else "leave it out: image models are planned data-parallel"
+            raise UserError(f"{option} is for transformers, and {name} is an image model", hint=hint)
+
+
+def _refuse_for_transformers(name: str, epochs: float | None, dataset_size: float | None, tokens: str | None) -> None:
+    if epochs is not None and tokens is not None:
+        raise UserError("--tokens and --epochs both say how long to train", hint="give one of them")
+    if epochs is not None and dataset_size is None:
+        raise UserError(
+            f"--epochs of {name} need --dataset-size, the number of sequences", hint="or give --tokens 1e12 instead"
+        )
 
 
 def _question(

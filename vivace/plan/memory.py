@@ -12,8 +12,8 @@ from vivace.plan.activations import LayerActivations, layer_activations, logits_
 from vivace.plan.allocator import LossMoment, eager_reserve_bytes
 from vivace.plan.constants import constants
 from vivace.plan.job import TransformerJob
+from vivace.plan.optimizers import OPTIMIZERS
 from vivace.plan.pipeline import Stages, in_flight, split_layers
-from vivace.plan.precision import OPTIMIZER_BYTES
 
 __all__ = ["GIB", "Memory", "States", "first_stage_memory", "memory", "state_bytes", "verdict"]
 
@@ -74,7 +74,7 @@ class States:
 def state_bytes(job: TransformerJob, rank_parameters: float) -> States:
     """Weights, gradients and optimizer states; ZeRO cuts the optimizer (1), gradients (2), parameters (3)."""
     precision, layout = job.precision, job.layout
-    optimizer = precision.master_bytes + OPTIMIZER_BYTES[job.optimizer] * precision.state_scale
+    optimizer = precision.master_bytes + OPTIMIZERS[job.optimizer].state_bytes * precision.state_scale
     shards = layout.shards
     return States(
         parameters=rank_parameters * precision.weight_bytes / (shards if layout.zero >= 3 else 1),
@@ -242,10 +242,10 @@ def _logits(job: TransformerJob, tokens: float) -> float:
 def _optimizer_temporary(job: TransformerJob, stage: _Stage) -> float:
     """Adam over lists of tensors (PyTorch's default, not fused) makes one fp32 temporary per parameter."""
     fused = job.fused_optimizer or job.software not in ("torch", "composer")
-    if fused or not job.optimizer.startswith("adam"):
+    if fused:
         return 0.0
     shards = job.layout.shards if job.layout.zero >= 1 else 1
-    return stage.parameters * 4 / shards
+    return stage.parameters * OPTIMIZERS[job.optimizer].temporary_bytes / shards
 
 
 def _stage_peak(job: TransformerJob, stage: _Stage, layer: LayerActivations) -> Memory:

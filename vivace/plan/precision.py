@@ -12,18 +12,7 @@ from dataclasses import dataclass, replace
 
 from vivace.errors import UserError
 
-__all__ = ["OPTIMIZER_BYTES", "PRECISIONS", "Precision", "parse_precision"]
-
-# Bytes of optimizer state per parameter in fp32: Adam keeps two moments, momentum SGD one, LAMB as Adam.
-OPTIMIZER_BYTES = {
-    "adam": 8.0,
-    "adamw": 8.0,
-    "lamb": 8.0,
-    "sgd": 4.0,
-    "sgd-plain": 0.0,
-    "adafactor": 0.1,
-    "lion": 4.0,
-}
+__all__ = ["PRECISIONS", "Precision", "parse_precision"]
 
 
 @dataclass(frozen=True)

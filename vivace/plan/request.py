@@ -21,8 +21,9 @@ from vivace.plan.job import Attention, TransformerJob
 from vivace.plan.layout import Layout, Recompute, check_layout
 from vivace.plan.limits import at_least
 from vivace.plan.models import named_transformer, unknown_model
+from vivace.plan.optimizers import OPTIMIZERS
 from vivace.plan.pipeline import BUBBLE_LEFT
-from vivace.plan.precision import OPTIMIZER_BYTES, Precision, parse_precision
+from vivace.plan.precision import Precision, parse_precision
 from vivace.plan.transformer import Transformer
 from vivace.plan.usual_batch import about_batch, default_global_batch
 from vivace.plan.vision import VisionJob, image_model_maker, traced
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 IMAGE_SIDE = 224
+LAYOUT_OPTIONS = {"tensor": "--tp", "pipeline": "--pp", "context": "--cp", "sequence_parallel": "--sp"}
 ATTENTIONS = ("flash", "fused-softmax", "eager")
 SHAPE = "the head of vivace/hardware/catalogue.py shows the shape of such a file"
 
@@ -71,7 +73,7 @@ class Request:
     seq_len: int | None = None
     image_size: int | None = None
     precision: str | None = None
-    optimizer: str = "adamw"
+    optimizer: str | None = None
     attention: str = "flash"
     compile: bool = False
     layout: LayoutRequest = field(default_factory=LayoutRequest)
@@ -233,8 +235,8 @@ def _checked(request: Request) -> None:
         raise UserError(f"--global-batch is {request.global_batch}", hint="use --global-batch 1 or more")
     if request.attention not in ATTENTIONS:
         raise UserError(f"attention {request.attention!r} is not known", hint=f"one of {', '.join(ATTENTIONS)}")
-    if request.optimizer not in OPTIMIZER_BYTES:
-        raise UserError(f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZER_BYTES)}")
+    if request.optimizer is not None and request.optimizer not in OPTIMIZERS:
+        raise UserError(f"optimizer {request.optimizer!r} is not known", hint=f"one of {', '.join(OPTIMIZERS)}")
 
 
 def _about_model(request: Request, model: Transformer) -> list[str]:
@@ -295,15 +297,23 @@ def transformer_job(request: Request, model: Transformer, site: Site) -> tuple[T
     if request.layout.given:
         layout = layout_for(request.layout, model, request.gpus, site.machine.gpus_per_node, batch)
     attention = cast(Attention, request.attention)
-    job = TransformerJob(
-        model, site.machine, layout, batch, model.seq_len, precision, software, attention, request.optimizer
-    )
+    optimizer = request.optimizer or "adamw"
+    job = TransformerJob(model, site.machine, layout, batch, model.seq_len, precision, software, attention, optimizer)
     return job, tuple(notes)
+
+
+def _refuse_layout(layout: LayoutRequest, name: str) -> None:
+    """Image models are planned with data parallelism alone."""
+    given = [field for field, value in vars(layout).items() if value is not None and field != "micro_batch"]
+    if given:
+        option = LAYOUT_OPTIONS.get(given[0], f"--{given[0].replace('_', '-')}")
+        raise UserError(f"{option} is for transformers, and {name} is an image model", hint=f"leave {option} out")
 
 
 def vision_job(request: Request, name: str, site: Site) -> tuple[VisionJob, tuple[str, ...]]:
     """Data parallel; the batch of a GPU is the global batch over the GPUs (256 each when it is not given)."""
     _checked(request)
+    _refuse_layout(request.layout, name)
     notes = []
     precision = _precision(request, site, "torch")
     total = request.global_batch
@@ -324,8 +334,8 @@ def vision_job(request: Request, name: str, site: Site) -> tuple[VisionJob, tupl
             hint=f"use --micro-batch {per_gpu}",
         )
     model = traced(name, micro, request.image_side, int(precision.activation_bytes))
-    optimizer = "sgd" if request.optimizer == "adamw" else request.optimizer
-    if optimizer != request.optimizer:
+    optimizer = request.optimizer or "sgd"
+    if request.optimizer is None:
         notes.append("optimizer SGD with momentum, usual for image models")
     software = "compiled" if request.compile else "torch"
     job = VisionJob(model, site.machine, request.gpus, precision, software, optimizer, accumulation=per_gpu // micro)

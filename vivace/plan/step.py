@@ -13,6 +13,7 @@ from vivace.plan.collectives import Group, all_gather_seconds, all_reduce_second
 from vivace.plan.constants import constants, software
 from vivace.plan.job import TransformerJob
 from vivace.plan.layer_time import HeadTime, LayerTime, head_time, layer_time
+from vivace.plan.optimizers import OPTIMIZERS
 from vivace.plan.pipeline import Stages, pipeline_seconds, split_layers
 
 __all__ = ["FUSED_OPTIMIZER_BYTES", "StepTime", "step_time"]
@@ -164,7 +165,7 @@ def _optimizer(job: TransformerJob, parameters: float) -> float:
     """Streams states, gradients and weights through memory once (or more, where kernels are not fused)."""
     layout = job.layout
     share = parameters / layout.shards if layout.zero >= 1 else parameters
-    scale = {"sgd": 0.5, "sgd-plain": 0.35, "lion": 0.75, "lamb": 1.6}.get(job.optimizer, 1.0)
+    scale = OPTIMIZERS[job.optimizer].traffic
     moved = software(job.software).optimizer_bytes
     if job.fused_optimizer:
         moved = min(moved, FUSED_OPTIMIZER_BYTES)

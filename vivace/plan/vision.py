@@ -19,7 +19,8 @@ from vivace.plan.constants import constants, software
 from vivace.plan.gemm import gemm_seconds
 from vivace.plan.machine import Gpu, Machine
 from vivace.plan.memory import GIB, Memory
-from vivace.plan.precision import OPTIMIZER_BYTES, Precision
+from vivace.plan.optimizers import OPTIMIZERS
+from vivace.plan.precision import Precision
 from vivace.plan.step import StepTime
 from vivace.plan.trace import Operation, TracedModel, load_function, trace_model
 
@@ -111,7 +112,7 @@ def vision_step_time(job: VisionJob) -> StepTime:
     reduce = all_reduce_seconds(job.machine, group, job.model.parameters * job.precision.reduce_bytes)
     exposed = max(0.1 * reduce, reduce - behaviour.data_overlap * backward) if reduce else 0.0
     exposed += float(constants("links")["contention"]) * (reduce - exposed)
-    moved = behaviour.optimizer_bytes * (0.5 if job.optimizer == "sgd" else 1.0)
+    moved = behaviour.optimizer_bytes * OPTIMIZERS[job.optimizer].traffic
     optimizer = job.model.parameters * moved / gpu.stream_rate
     busy = compute + exposed + optimizer
     return StepTime(
@@ -132,28 +133,32 @@ def vision_step_time(job: VisionJob) -> StepTime:
 
 def vision_memory(job: VisionJob) -> Memory:
     """The fuller of two moments: the start of the backward pass (activations as autograd saved them, a
-    workspace for convolutions, no gradients yet) and its end (all gradients, no activations).
+    workspace for convolutions, no gradients yet) and its end (all gradients and the optimizer's temporaries, no
+    activations).
     """
     values, own, count, precision = constants("memory"), constants("vision"), job.model.parameters, job.precision
     held = job.model.saved_bytes + job.model.input_bytes
     gradients = count * precision.gradient_bytes
     # DistributedDataParallel's buckets and accumulated gradients exist all the time.
     persistent = job.gpus > 1 or job.accumulation > 1
-    at_end = gradients > held
+    temporary = count * OPTIMIZERS[job.optimizer].temporary_bytes if job.software == "torch" else 0.0
+    at_end = gradients + temporary > held
+    state = OPTIMIZERS[job.optimizer].state_bytes * precision.state_scale
     groups = (gradients * values["ddp_bucket_share"] + values["nccl_gib_per_group"] * GIB) if job.gpus > 1 else 0.0
     workspace = own["workspace_gib"] * GIB
+    working = workspace + temporary if at_end else workspace
     activations = job.model.input_bytes if at_end and not persistent else held
     dynamic = activations + workspace
     return Memory(
         parameters_gib=count * (precision.weight_bytes + precision.cast_bytes) / GIB,
         gradients_gib=(gradients if persistent or at_end else 0.0) / GIB,
-        optimizer_gib=count * (precision.master_bytes + OPTIMIZER_BYTES[job.optimizer]) / GIB,
+        optimizer_gib=count * (precision.master_bytes + state) / GIB,
         activations_gib=activations / GIB,
         logits_gib=0.0,
         recompute_buffer_gib=0.0,
         communication_gib=groups / GIB,
         unsharded_gib=0.0,
-        temporary_gib=workspace / GIB,
+        temporary_gib=working / GIB,
         reserve_gib=values["reserve_share"] * dynamic / GIB + own["reserve_gib"],
         context_gib=job.machine.gpu.context_gib,
     )
