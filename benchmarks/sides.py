@@ -18,7 +18,7 @@ from rows import Clock, say
 
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Interval
-from vivace.tune.comparison import compare, speed
+from vivace.tune.comparison import by_single_runs, ratio_of, speed
 from vivace.tune.trials import Settings, run_trial
 
 __all__ = ["EXAMPLES", "Side", "ratio", "run_rounds", "vivace_json"]
@@ -68,8 +68,14 @@ def _run_once(side: Side, folder: Path, steps: int, timeout_s: float) -> None:
 
 
 def ratio(above: Side, below: Side) -> Interval:
-    """The speed of one side over that of another, round by round, with the interval that tune itself uses."""
-    return compare(list(zip(below.records, above.records, strict=False)))
+    """The speed of one side over that of another, with the 95 % interval that the scatter of their runs gives.
+
+    One run each tells nothing about that: then both ends are the ratio itself.
+    """
+    if len(below.records) + len(above.records) <= 2:
+        only = ratio_of(below.records[0], above.records[0])
+        return Interval(median=only, low=only, high=only)
+    return by_single_runs(below.records, above.records, [below.records, above.records]).interval()
 
 
 def vivace_json(arguments: Sequence[str], command: Sequence[str], timeout_s: float, log: Path) -> dict[str, Any]:

@@ -395,8 +395,24 @@ def test_a_round_that_does_not_decide_is_followed_by_more(search_in):
     slow = measured(found.baseline).model_copy(update={"samples_per_s": 7.0})  # the others: 10
     found.baseline = found.baseline.model_copy(update={"measurement": slow})
     proof = proving.prove(world, found, rounds=1)  # type: ignore[arg-type]
-    assert proof.pairs == 3
+    assert proof.pairs == 5
     assert {gain.practice for gain in proof.practices} == {"bf16"}
+
+
+def test_a_gain_that_the_time_was_too_short_for_is_told_with_the_pairs_that_it_needs(search_in):
+    world = World({"bf16": 1.2}, budget_s=6 * TRIAL_S)
+    found = search_in(world)
+    slow = measured(found.baseline).model_copy(update={"samples_per_s": 8.5})  # the others: 10
+    found.baseline = found.baseline.model_copy(update={"measurement": slow})
+    proof = proving.prove(world, found, rounds=1)  # type: ignore[arg-type]
+    assert proof.practices == ()
+    (note,) = [note for note in proof.notes if note.startswith("the gain does not stand out")]
+    # The three unchanged runs: log 0.85, 0, 0, so 0.0938 apart. 5 pairs: t of 8 degrees of freedom for 98.2 % is 2.96,
+    # and 2.96 * 0.0938 * sqrt(2 / 5) = 0.176 < log 1.2 = 0.182; 4 pairs would give 0.223.
+    assert "after 1 pair of runs" in note
+    assert "if it is 1.20×, about 5 pairs would prove it" in note
+    # 50 s were used; four pairs more take 80 s.
+    assert note.endswith("go on with: vivace tune --resume runs/train-001 --budget 3")
 
 
 def test_fewer_rounds_than_were_asked_for_are_said(search_in):

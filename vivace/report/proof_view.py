@@ -42,11 +42,12 @@ def _headline(proof: Proof) -> Text:
         return Text("No verdict: there was no time to try anything.", style="bold yellow")
     if not proof.practices:
         return Text(_why_nothing(proof), style="bold")
+    pairs = f"{counted(proof.pairs, 'pair')} of runs"
     if proof.speedup.vague:
         low, high = proof.speedup.low, proof.speedup.high
-        return Text(f"{low:.1f}× to {high:.1f}× faster: the runs differ too much to say more", style="bold yellow")
+        text = Text(f"{low:.1f}× to {high:.1f}× faster: the runs differ too much to say more", style="bold yellow")
+        return text.append(f"  (95 %, {pairs}; {proof.seconds:.0f} s of trials)", style="dim")
     text = Text(f"{proof.speedup.median:.2f}× faster", style="bold green")
-    pairs = f"{counted(proof.pairs, 'pair')} of runs"
     interval = f"{proof.speedup.low:.2f}–{proof.speedup.high:.2f}"
     text.append(f"  (95 %: {interval}, {pairs}; {proof.seconds:.0f} s of trials)", style="dim")
     return text
@@ -62,9 +63,10 @@ def _why_nothing(proof: Proof) -> str:
 
 def _gains(proof: Proof) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
+    runs = " (one run)" if len(proof.practices) > 1 else ""  # a single practice has the paired runs' figure
     table.add_column("practice")
-    table.add_column("alone", justify="right")
-    table.add_column("as the last one", justify="right")
+    table.add_column(f"alone{runs}", justify="right")
+    table.add_column(f"as the last one{runs}", justify="right")
     table.add_column("risk")
     for gain in proof.practices:
         table.add_row(escape(gain.practice), _ratio(gain.alone), _ratio(gain.last), gain.risk.value)

@@ -9,8 +9,8 @@ from vivace.records.proof import Gain, Interval
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of, without
-from vivace.tune.comparison import compare
-from vivace.tune.pairs import Verdict, noise_of
+from vivace.tune.comparison import by_single_runs
+from vivace.tune.pairs import Verdict, reruns_of
 from vivace.tune.searching import Search, measured, refusal
 
 __all__ = ["ablation", "compiles", "leave_one_out", "limit_s"]
@@ -64,12 +64,13 @@ def ablation(
     if len(verdict.words) == 1:
         last = alone = {verdict.words[0]: verdict.speedup}
     else:
-        noise = noise_of(found, verdict.pairs)
+        reruns = reruns_of(found, verdict.pairs)
+        befores, afters = ([pair[side] for pair in verdict.pairs] for side in (0, 1))
         for word, trial in (known | leave_one_out(bench, found, verdict.words, keep_s=0.0, known=known)).items():
-            last[word] = compare([(measured(trial), after) for _, after in verdict.pairs], noise)
+            last[word] = by_single_runs([measured(trial)], afters, reruns).interval()
         for word in verdict.words:
             if trial_alone := _alone(bench, found, word):
-                alone[word] = compare([(before, measured(trial_alone)) for before, _ in verdict.pairs], noise)
+                alone[word] = by_single_runs(befores, [measured(trial_alone)], reruns).interval()
         if len(last) + len(alone) < 2 * len(verdict.words) and not bench.has_time_for(found.again.seconds):
             notes.append("the time budget ended the ablation: some figures are missing")
     return tuple(

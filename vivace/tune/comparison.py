@@ -1,26 +1,67 @@
-"""How much faster is one run than another, and how sure is that? Ratios with a 95 % interval from paired runs.
+"""How much faster is one job than another, and what may chance have done? All of it on logarithms of speeds.
 
-Two sources of chance are resampled: which rounds were run, and which steps (in blocks: neighbouring steps are alike).
-The interval also spans the ratios of all rounds: three rounds are too few for a resampling alone to be trusted.
+A whole run may be slow or fast by chance, whatever its own steps say. So runs are the unit: their scatter gives the
+standard error of a ratio, with Student's t for the few runs there are. The steps of the runs only give a floor: two
+runs that happen to agree must not leave an interval without width.
 
-A run as a whole may be slow or fast, too, whatever its steps say. With fewer than three rounds, or runs that were not
-taken in turn, that chance does not show in the ratios: it is drawn from how far runs of the unchanged job lie apart.
+What is taken out of the scatter is fixed by the number of pairs, before any figure is seen:
+
+- one pair: nothing. The noise is that of the unchanged job, over the search and the pair.
+- two pairs: the machine may be faster or slower in the proof than it was in the search.
+- three pairs and more: and it may drift along a straight line during the proof.
+
+``benchmarks/proof_calibration.py`` shows how often the intervals hold the truth.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
 
 import numpy as np
 
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Interval
+from vivace.tune.student import t_quantile
 
-__all__ = ["Pair", "compare", "ratio_of", "run_noise", "speed"]
+__all__ = ["Estimate", "Pair", "baseline_first", "by_pairs", "by_single_runs", "ratio_of", "speed", "stands_out"]
 
-_RESAMPLES = 1000
-_BLOCK = 5
+_INSIDE = 0.95
+_BLOCK = 5  # neighbouring steps are alike
+_PAIRS_FOR_A_LINE = 3
 Pair = tuple[Measurement, Measurement]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The logarithm of a ratio of speeds, and how uncertain it is."""
+
+    log_ratio: float
+    run_sd: float
+    """Standard deviation of the log speed of one run."""
+    leverage: float
+    """Standard error of the log ratio, for a ``run_sd`` of 1."""
+    freedom: int
+    """Degrees of freedom of ``run_sd``."""
+    step_error: float = 0.0
+    """Standard error by the scatter of the steps alone."""
+
+    def half_width(self, inside: float = _INSIDE) -> float:
+        by_runs = t_quantile(inside, self.freedom) * self.run_sd * self.leverage
+        by_steps = NormalDist().inv_cdf((1 + inside) / 2) * self.step_error
+        return max(by_runs, by_steps)
+
+    def interval(self, inside: float = _INSIDE) -> Interval:
+        half = self.half_width(inside)
+        low, high = math.exp(self.log_ratio - half), math.exp(self.log_ratio + half)
+        return Interval(median=math.exp(self.log_ratio), low=low, high=high)
+
+    def after(self, pairs: int, unchanged: int = 2) -> Estimate:
+        """What the same figures would be worth over more pairs."""
+        return Estimate(self.log_ratio, self.run_sd, _leverage(pairs), _freedom(pairs, unchanged))
 
 
 def speed(m: Measurement) -> float:
@@ -35,36 +76,107 @@ def ratio_of(before: Measurement, after: Measurement) -> float:
     return speed(after) / speed(before)
 
 
-def run_noise(runs: Sequence[Measurement]) -> float:
-    """How far runs of one and the same job lie apart: the standard deviation of the logarithms of their speeds."""
-    return float(np.std(np.log([speed(m) for m in runs]), ddof=1)) if len(runs) > 1 else 0.0
+def stands_out(before: Measurement, after: Measurement, noise: float) -> bool:
+    """One run each: faster by more than ``noise``, and by more than the scatter of the steps. No proof, a reason to go
+    on with it."""
+    log_ratio = math.log(ratio_of(before, after))
+    by_steps = NormalDist().inv_cdf((1 + _INSIDE) / 2) * math.hypot(_step_error(before), _step_error(after))
+    return log_ratio > max(math.log1p(noise), by_steps)
 
 
-def compare(pairs: Sequence[Pair], noise: float = 0.0, seed: int = 0) -> Interval:
-    """The speed of the second of each pair over the first's. ``noise``: of one run as a whole (``run_noise``)."""
-    ratios = np.array([ratio_of(before, after) for before, after in pairs])
-    generator = np.random.default_rng(seed)
-    runs = {id(m): m for pair in pairs for m in pair}  # one that is in several pairs has one fate
-    drawn = {key: _resampled_log_mean(m, generator) + noise * _normal(generator) for key, m in runs.items()}
-    wobble = np.stack([drawn[id(before)] - drawn[id(after)] for before, after in pairs])  # rounds × resamples
-    chosen = generator.integers(len(pairs), size=(len(pairs), _RESAMPLES))
-    logs = np.log(ratios)[chosen] + np.take_along_axis(wobble, chosen, axis=0)
-    low, high = np.percentile(np.exp(logs.mean(axis=0)), [2.5, 97.5])
-    median = float(np.median(ratios))
-    return Interval(median=median, low=min(float(low), *ratios, median), high=max(float(high), *ratios, median))
+def baseline_first(number: int) -> bool:
+    """Pairs alternate: the baseline runs first in the first pair, second in the second."""
+    return number % 2 == 0
 
 
-def _normal(generator: np.random.Generator) -> np.ndarray:
-    return generator.standard_normal(_RESAMPLES)
+def by_pairs(pairs: Sequence[Pair], unchanged: Sequence[Measurement]) -> Estimate:
+    """The speed of the second of each pair over the first's. ``unchanged``: the runs of the baseline in the search.
+
+    The pairs are in the order they ran, each with its baseline first or second as ``baseline_first`` says.
+    """
+    logs = _logs([run for number, pair in enumerate(pairs) for run in (pair if baseline_first(number) else pair[::-1])])
+    of_the_search = _logs(unchanged)
+    if len(pairs) == 1:
+        return _by_one_pair(pairs[0], of_the_search)
+    design = _design(len(pairs))
+    fitted = _least_squares(len(pairs)) @ logs
+    squares = float(np.square(logs - design @ fitted).sum()) + _squares(of_the_search)
+    freedom = _freedom(len(pairs), len(unchanged))
+    step_error = math.hypot(*(_step_error(run) for pair in pairs for run in pair)) / len(pairs)
+    return Estimate(float(fitted[1]), math.sqrt(squares / freedom), _leverage(len(pairs)), freedom, step_error)
 
 
-def _resampled_log_mean(m: Measurement, generator: np.random.Generator) -> np.ndarray:
-    """How far chance in the choice of steps may move the logarithm of a run's mean step."""
+def _by_one_pair(pair: Pair, of_the_search: np.ndarray) -> Estimate:
+    before, after = _logs(pair)
+    reruns = np.append(of_the_search, before)
+    assert len(reruns) > 1, "one pair alone does not show how far runs lie apart"
+    run_sd = float(np.std(reruns, ddof=1))
+    return Estimate(after - before, run_sd, _leverage(1), len(reruns) - 1, math.hypot(*map(_step_error, pair)))
+
+
+def by_single_runs(
+    before: Sequence[Measurement], after: Sequence[Measurement], reruns: Sequence[Sequence[Measurement]]
+) -> Estimate:
+    """Runs that were not taken in turn. ``reruns``: groups of runs of one job each, from all of the session, so that
+    their scatter holds its drift, too."""
+    groups = [_logs(runs) for runs in reruns if len(runs) > 1]
+    freedom = sum(len(group) - 1 for group in groups)
+    assert freedom, "no job was run twice"
+    run_sd = math.sqrt(sum(map(_squares, groups)) / freedom)
+    leverage = math.sqrt(1 / len(before) + 1 / len(after))
+    step_error = math.hypot(*(_step_error(m) / len(side) for side in (before, after) for m in side))
+    log_ratio = float(_logs(after).mean() - _logs(before).mean())
+    return Estimate(log_ratio, run_sd, leverage, freedom, step_error)
+
+
+@cache
+def _design(pairs: int) -> np.ndarray:
+    """A row a run, in the order they ran: the level, what the tuned job adds, and the line of a drift."""
+    tuned = [side for number in range(pairs) for side in ((0.0, 1.0) if baseline_first(number) else (1.0, 0.0))]
+    columns = [np.ones(2 * pairs), np.array(tuned)]
+    if pairs >= _PAIRS_FOR_A_LINE:
+        columns.append(np.arange(2 * pairs) - pairs + 0.5)
+    return np.stack(columns, axis=1)
+
+
+@cache
+def _least_squares(pairs: int) -> np.ndarray:
+    return np.asarray(np.linalg.pinv(_design(pairs)))
+
+
+@cache
+def _leverage(pairs: int) -> float:
+    if pairs == 1:
+        return math.sqrt(2)
+    return float(np.linalg.norm(_least_squares(pairs)[1]))
+
+
+def _freedom(pairs: int, unchanged: int) -> int:
+    if pairs == 1:
+        return unchanged
+    return 2 * pairs - _design(pairs).shape[1] + max(unchanged - 1, 0)
+
+
+def _logs(runs: Sequence[Measurement]) -> np.ndarray:
+    return np.log([speed(m) for m in runs])
+
+
+def _squares(logs: np.ndarray) -> float:
+    """About their mean."""
+    return float(np.square(logs - logs.mean()).sum()) if len(logs) else 0.0
+
+
+def _step_error(m: Measurement) -> float:
+    """Standard error of the logarithm of a run's mean step, from the means of overlapping blocks of steps.
+
+    Overlapping batch means: Meketon and Schmeiser, Winter Simulation Conference (1984).
+    """
     steps = np.asarray(m.series_ms.get("step", ()), dtype=float)
-    if len(steps) < 2:
-        return np.zeros(_RESAMPLES)
-    block = min(_BLOCK, len(steps))
-    blocks = -(-len(steps) // block)
-    starts = generator.integers(0, len(steps) - block + 1, size=(_RESAMPLES, blocks))
-    means = steps[starts[:, :, None] + np.arange(block)].mean(axis=(1, 2))
-    return np.log(means / steps.mean())
+    count = len(steps)
+    if count < 2:
+        return 0.0
+    block = _BLOCK if count > _BLOCK else 1
+    sums = np.concatenate(([0.0], np.cumsum(steps)))
+    means = (sums[block:] - sums[:-block]) / block
+    variance = block * float(np.square(means - steps.mean()).sum()) / ((count - block + 1) * (count - block))
+    return math.sqrt(variance) / float(steps.mean())

@@ -5,24 +5,26 @@ Each round has a seed of its own and runs the baseline and the tuned job one aft
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.finding import Risk
+from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm, Interval
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of
-from vivace.tune.comparison import Pair, compare, run_noise
+from vivace.tune.comparison import Estimate, Pair, baseline_first, by_pairs, by_single_runs
 from vivace.tune.harm import judge
+from vivace.tune.looks import more_would_help, pairs_needed, speedup_of
 from vivace.tune.searching import Search, measured
 
-__all__ = ["FIRST_SEED", "Pair", "Verdict", "is_exact", "noise_interval", "noise_of", "paired"]
+__all__ = ["FIRST_SEED", "Pair", "Verdict", "in_words", "is_exact", "noise_interval", "paired", "reruns_of"]
 
 SEARCH_SEED = 0
 FIRST_SEED = 1  # of the rounds
-_ENOUGH_ROUNDS = 3  # that their ratios show how far whole runs lie apart
 
 
 @dataclass
@@ -35,13 +37,15 @@ class Verdict:
     harm: Harm | None
     ended: Trial | None = None
     """A run of the rounds that did not get through."""
+    needed: int | None = None
+    """Pairs in all that would prove the gain if it is what it seems to be; None: proved, too small, or hopeless."""
 
 
 def paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, label: str) -> Verdict:
     """As many rounds as are asked for, and more where they do not decide; as far as the time goes."""
     pairs: list[Pair] = []
     ended: Trial | None = None
-    while words and (len(pairs) < rounds or _is_undecided(found, pairs)):
+    while words and (len(pairs) < rounds or more_would_help(_estimate(found, pairs), len(pairs), rounds)):
         if pairs and not bench.has_time_for(sum(trial.seconds for trial in bench.trials[-2:])):  # as the pair before
             break
         result = _round(bench, words, len(pairs), label)
@@ -51,39 +55,33 @@ def paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, lab
         pairs.append(result)
     if not pairs:
         return Verdict(words, [], noise_interval(found), None, ended)
-    speedup = _speedup(found, pairs)
+    estimate = _estimate(found, pairs)
+    speedup = speedup_of(estimate, len(pairs), rounds)
     rerun = (measured(found.baseline), measured(found.again))
     again = measured(found.again)
     twins = [(again, measured(trial)) for trial in bench.trials if _is_of_the_search(trial, words)][:1]
     harm = judge(pairs, rerun, _must_repeat(words), [] if twins else [again], twins)
     bench.say(
         f"  [bold]=[/] {'all together':32} {speedup.median:.2f}× ({speedup.low:.2f}–{speedup.high:.2f}, "
-        f"{len(pairs)} pairs); {harm.verdict}"
+        f"{in_words(len(pairs))}); {harm.verdict}"
     )
-    return Verdict(words, pairs, speedup, harm, ended)
+    return Verdict(words, pairs, speedup, harm, ended, pairs_needed(estimate, len(pairs), rounds))
 
 
-def _speedup(found: Search, pairs: Sequence[Pair]) -> Interval:
-    return compare(pairs, 0.0 if len(pairs) >= _ENOUGH_ROUNDS else noise_of(found, pairs))
+def _estimate(found: Search, pairs: Sequence[Pair]) -> Estimate:
+    return by_pairs(pairs, [measured(found.baseline), measured(found.again)])
 
 
-def _is_undecided(found: Search, pairs: Sequence[Pair]) -> bool:
-    """Faster, but not surely: another round may show that it was the noise of whole runs."""
-    if len(pairs) >= _ENOUGH_ROUNDS:
-        return False
-    speedup = _speedup(found, pairs)
-    return speedup.low <= 1.0 and speedup.median > 1.0 + found.noise
-
-
-def noise_of(found: Search, pairs: Sequence[Pair]) -> float:
-    """Of a run as a whole, by all runs of the unchanged job."""
-    return run_noise([measured(found.baseline), measured(found.again), *(before for before, _ in pairs)])
+def reruns_of(found: Search, pairs: Sequence[Pair]) -> list[list[Measurement]]:
+    """The runs of the unchanged job, of all the session, and those of the tuned one."""
+    unchanged = [measured(found.baseline), measured(found.again), *(before for before, _ in pairs)]
+    return [unchanged, [after for _, after in pairs]]
 
 
 def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pair | Trial:
     """Both sides; or the run that ended, and then the other one is not needed."""
     sides: dict[str, Trial] = {}
-    for side in ("baseline", "tuned") if number % 2 == 0 else ("tuned", "baseline"):
+    for side in ("baseline", "tuned") if baseline_first(number) else ("tuned", "baseline"):
         chosen = words if side == "tuned" else ()
         trial = bench.run(f"{label}{number}-{side}", chosen, seed=FIRST_SEED + number, norms=True)
         if trial.outcome != "ok":
@@ -97,6 +95,14 @@ def _is_of_the_search(trial: Trial, words: tuple[str, ...]) -> bool:
     return trial.practices == words and trial.seed_offset == SEARCH_SEED and trial.outcome == "ok"
 
 
+def in_words(pairs: int) -> str:
+    """
+    >>> in_words(1), in_words(3)
+    ('1 pair', '3 pairs')
+    """
+    return f"{pairs} pair{'s' if pairs != 1 else ''}"
+
+
 def is_exact(words: Sequence[str]) -> bool:
     return all(risk_of(word) is Risk.EXACT for word in words)
 
@@ -105,8 +111,8 @@ def _must_repeat(words: Sequence[str]) -> bool:
     return is_exact(words) and all(get_practice(split_word(word)[0]).same_losses for word in words)
 
 
-def noise_interval(found: Search) -> Interval:
-    """No practice: the speed-up is 1, within what two runs of the baseline differ by."""
-    ratio = compare([(measured(found.baseline), measured(found.again))])
-    low, high = min(ratio.low, 1.0), max(ratio.high, 1.0)
-    return Interval(median=1.0, low=low, high=high)
+def noise_interval(found: Search, pairs: Sequence[Pair] = ()) -> Interval:
+    """No practice: the speedup is 1. The interval is what two runs of the unchanged job differ by."""
+    unchanged = reruns_of(found, pairs)[0]
+    half = by_single_runs(unchanged[:1], unchanged[1:2], [unchanged]).half_width()
+    return Interval(median=1.0, low=math.exp(-half), high=math.exp(half))

@@ -15,10 +15,11 @@ from vivace.tune.ablation import ablation, compiles, leave_one_out, limit_s
 from vivace.tune.before_after import mfu_after, payback, runs_of, side
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import proposals
-from vivace.tune.comparison import compare, ratio_of, speed
+from vivace.tune.comparison import by_single_runs, ratio_of, speed
 from vivace.tune.harm import judge
-from vivace.tune.pairs import FIRST_SEED, Verdict, is_exact, noise_interval, noise_of, paired
-from vivace.tune.searching import SMALLEST_GAIN, Search, measured, refusal
+from vivace.tune.looks import MOST_PAIRS, SMALLEST_GAIN
+from vivace.tune.pairs import FIRST_SEED, Verdict, in_words, is_exact, noise_interval, paired, reruns_of
+from vivace.tune.searching import Search, measured, refusal
 
 __all__ = ["prove"]
 
@@ -38,7 +39,7 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     if verdict.words and verdict.harm is not None and verdict.harm.verdict == _OUTSIDE:
         verdict = _without_what_harms(bench, found, verdict, rounds, notes)
     if verdict.words and verdict.speedup.low <= 1.0:
-        notes.append("the gain does not stand out from the noise: nothing is recommended")
+        notes.append(_not_proved(bench, found, verdict, rounds))
         verdict = _dropped(found, verdict, "the paired runs do not stand out from the noise")
     of_this_set = dict(lasts) if verdict.words == found.words else {}
     looked_at = {*lasts, *(word for word in verdict.words if word not in found.unproven)}
@@ -56,6 +57,18 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
     if found.untried:
         notes.append(_how_to_go_on(bench, found, rounds))
     return _proof(bench, found, verdict, gains, notes)
+
+
+def _not_proved(bench: Bench, found: Search, verdict: Verdict, rounds: int) -> str:
+    """And what it would take."""
+    run = len(verdict.pairs)
+    said = f"the gain does not stand out from the noise after {in_words(run)} of runs: nothing is recommended"
+    if verdict.needed is None:
+        return said
+    seems = f"if it is {verdict.speedup.median:.2f}×, about {verdict.needed} pairs would prove it"
+    if verdict.needed <= max(MOST_PAIRS, rounds):
+        return f"{said}; {seems}; go on with: {_with_more(bench, (verdict.needed - run) * found.pair_s)}"
+    return f"{said}; {seems}: ask for them with --rounds {verdict.needed}"
 
 
 def _doubts(gains: Sequence[Gain]) -> list[str]:
@@ -170,8 +183,8 @@ def _other_seeds(found: Search, verdict: Verdict) -> list[Measurement]:
 
 def _without_what_slows(bench: Bench, found: Search, verdict: Verdict, lasts: dict[str, Trial], rounds: int) -> Verdict:
     """One run may mislead; against all paired runs, a set that is surely faster without a practice loses it."""
-    noise = noise_of(found, verdict.pairs)
-    against = {w: compare([(measured(t), after) for _, after in verdict.pairs], noise) for w, t in lasts.items()}
+    afters, reruns = [after for _, after in verdict.pairs], reruns_of(found, verdict.pairs)
+    against = {w: by_single_runs([measured(t)], afters, reruns).interval() for w, t in lasts.items()}
     slowing = [word for word, last in against.items() if last.high < 1]
     left = tuple(word for word in verdict.words if word not in slowing)
     if not slowing or not left:
@@ -196,12 +209,12 @@ def _dropped(found: Search, verdict: Verdict, why: str) -> Verdict:
     for word in verdict.words:
         ratio = verdict.speedup.median if count == 1 and verdict.pairs else None
         found.rejected[word] = Rejected(practice=word, why=why + (together if verdict.pairs else ""), ratio=ratio)
-    return Verdict((), verdict.pairs, noise_interval(found), verdict.harm, verdict.ended)
+    return Verdict((), verdict.pairs, noise_interval(found, verdict.pairs), verdict.harm, verdict.ended)
 
 
 def _unsteady(found: Search, verdict: Verdict) -> str:
     """The unchanged job should take as long every time; where it does not, something else has the machine."""
-    runs = [measured(found.baseline), measured(found.again), *(before for before, _ in verdict.pairs)]
+    runs, _tuned = reruns_of(found, verdict.pairs)
     speeds = sorted(speed(m) for m in runs)
     if speeds[-1] < _UNSTEADY * speeds[0]:
         return ""

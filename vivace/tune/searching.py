@@ -19,15 +19,16 @@ from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.base import last_line
 from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Measurement
-from vivace.records.proof import NOT_TRIED, Interval, Rejected
+from vivace.records.proof import NOT_TRIED, Rejected
 from vivace.records.trial import Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import alternatives, candidates, combined, without
-from vivace.tune.comparison import compare, ratio_of, speed
+from vivace.tune.comparison import ratio_of, speed, stands_out
 from vivace.tune.diagnosis import diagnose
+from vivace.tune.looks import SMALLEST_GAIN
 from vivace.tune.trials import refuse_too_short
 
-__all__ = ["SMALLEST_GAIN", "Search", "measured", "refusal", "search"]
+__all__ = ["Search", "measured", "refusal", "search"]
 
 _WINDOW_MS = 3000.0  # a timed window of about three seconds …
 _STEPS = (10, 100)  # … within these numbers of steps
@@ -38,7 +39,6 @@ _ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code witho
 _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _NO_TIME = f"{NOT_TRIED}: too little time was left for it and for the proof"
-SMALLEST_GAIN = 0.01
 _LARGEST_NOISE = 0.10
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
@@ -114,11 +114,11 @@ class Search:
             self.refused[name] = _loaders(self.words)
             return self._reject(word, why)
         self.tried[name] = self.worths.get(name, 1.0)
-        gain = compare([(measured(self.best), measured(trial))])
-        if not self._stands_out(gain):
-            how = "slower" if gain.median < 1 - self.noise else "within the noise"
-            return self._reject(word, f"{gain.median:.2f}× ({how})", ratio=gain.median)
-        self.bench.say(f"  [green]✓[/] {word:32} {gain.median:.2f}× on top, {trial.seconds:.0f} s")
+        ratio = ratio_of(measured(self.best), measured(trial))
+        if not self._is_faster(trial):
+            how = "slower" if ratio < 1 - self.noise else "within the noise"
+            return self._reject(word, f"{ratio:.2f}× ({how})", ratio=ratio)
+        self.bench.say(f"  [green]✓[/] {word:32} {ratio:.2f}× on top, {trial.seconds:.0f} s")
         self._keep([word], words, trial)
         return True
 
@@ -135,15 +135,15 @@ class Search:
         if trial.outcome != "ok":
             self.bench.say(f"  [dim]–[/] {label:32} [dim]{_first_line(_why(trial))}: one by one[/]")
             return False
-        gain = compare([(measured(self.best), measured(trial))])
-        if not self._stands_out(gain):
-            self.bench.say(f"  [dim]–[/] {label:32} [dim]{gain.median:.2f}×: one by one[/]")
+        ratio = ratio_of(measured(self.best), measured(trial))
+        if not self._is_faster(trial):
+            self.bench.say(f"  [dim]–[/] {label:32} [dim]{ratio:.2f}×: one by one[/]")
             return False
         refused = {word: why for word in chosen if (why := refusal(trial, word))}
         if len(refused) == len(chosen):
             return False
         applied = ", ".join(word for word in chosen if word not in refused)
-        self.bench.say(f"  [green]✓[/] {label:32} {gain.median:.2f}×, {trial.seconds:.0f} s: {applied}")
+        self.bench.say(f"  [green]✓[/] {label:32} {ratio:.2f}×, {trial.seconds:.0f} s: {applied}")
         for word, why in refused.items():
             self.refused[split_word(word)[0]] = _loaders(self.words)
             self._reject(word, why)
@@ -157,8 +157,8 @@ class Search:
         """For want of time."""
         return [word for word, rejected in self.rejected.items() if rejected.why == _NO_TIME]
 
-    def _stands_out(self, gain: Interval) -> bool:
-        return gain.low > 1.0 and gain.median > 1.0 + self.noise
+    def _is_faster(self, trial: Trial) -> bool:
+        return stands_out(measured(self.best), measured(trial), self.noise)
 
     def _keep(self, added: list[str], words: tuple[str, ...], trial: Trial) -> None:
         for word in added:
