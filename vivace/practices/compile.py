@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.cuda_graphs import GraphMemory
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import MEMORY_BOUND, compute_ms, launch_idle_ms, on_gpu, role_ms, step_ms
-from vivace.practices.engine.tensors import map_tensors
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
 
 _GRAPHS = "reduce-overhead"
+_GRAPH_MODES = (_GRAPHS, "max-autotune")
 _MODES = ("default", _GRAPHS, "max-autotune", "regional")
 _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 _FUSED_AWAY = 0.75  # of memory-bound time: chains of pointwise operators become one pass
@@ -32,6 +33,7 @@ class Compile(Change):
         self.mode = argument or "default"
         if self.mode not in _MODES:
             raise ValueError(f"{argument!r} is not one of {', '.join(_MODES)}")
+        self.graphs: GraphMemory | None = None
 
     def model(self, root: torch.nn.Module) -> None:
         if next(root.children(), None) is None:
@@ -45,16 +47,19 @@ class Compile(Change):
             block.compile(mode=None if self.mode in ("default", "regional") else self.mode)
         self.applied(f"{type(root).__name__}, {self.mode}" + (f": {len(blocks)} blocks" if len(blocks) > 1 else ""))
 
+    def flags(self) -> None:
+        """Called again before the first forward."""
+        if self.mode in _GRAPH_MODES and self.graphs is None:
+            self.graphs = GraphMemory()
+            self.graphs.own_gradients_of_autograd_grad()
+
     def inputs(self, root: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        if self.mode in ("reduce-overhead", "max-autotune"):
-            torch.compiler.cudagraph_mark_step_begin()
+        if self.graphs is not None:
+            self.graphs.before_forward(root)
         return args, kwargs
 
     def outputs(self, value: Any) -> Any:
-        """CUDA graphs write the next step's outputs over this one's: the script gets its own copy."""
-        if self.mode not in ("reduce-overhead", "max-autotune"):
-            return value
-        return map_tensors(value, lambda t: t.clone() if t.is_cuda else t)
+        return self.graphs.after_forward(value) if self.graphs is not None else value
 
 
 def _repeated(root: torch.nn.Module) -> list[torch.nn.Module]:
