@@ -8,6 +8,7 @@ from typing import Any
 from vivace import __version__
 from vivace.hardware.catalogue import find_gpu
 from vivace.hardware.specs import peak_tflops
+from vivace.measure.contradictions import contradictions
 from vivace.measure.inside.timeline import PHASES
 from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import Payload, missing_ranks, name_ranks, world_of
@@ -60,7 +61,9 @@ def merge(
     # The rank that failed first is the cause; the others only lost their peer.
     partial = sorted((p for p in payloads if p["status"] != "complete"), key=lambda p: p["written_at"])
     flops = Flops(**{k: first["flops"][k] for k in Flops.model_fields}) if _counted(first) else None
-    mfu = _mfu(first, flops)
+    profile = Profile(**first["profile"]) if first["profile"] else None
+    contradicted = contradictions(flops, profile, _step_s(first), _peaks(first, flops))
+    mfu = _mfu(first, flops) if not contradicted else None
     missing, world = missing_ranks(payloads), world_of(payloads)
     samples_per_s = _sum([_rate(p, "samples") for p in payloads])
     whole_samples_per_s = None if missing else samples_per_s
@@ -96,6 +99,7 @@ def merge(
         parameters=first["parameters"]["total"],
         trainable_parameters=first["parameters"]["trainable"],
         flops=flops,
+        contradictions=contradicted,
         mfu=mfu.value if mfu else None,
         mfu_detail=mfu,
         memory=_memory(payloads),
@@ -107,7 +111,7 @@ def merge(
             runs=first["validation"]["runs"],
             with_grad_ms=first["validation"]["with_grad_ms"],
         ),
-        profile=Profile(**first["profile"]) if first["profile"] else None,
+        profile=profile,
         syncs=tuple(Sync(**sync) for sync in first["syncs"]),
         loaders=tuple(Loader(**loader) for loader in first["loaders"]),
         ready_at_start=first["supply"]["ready_at_start"],
@@ -250,7 +254,8 @@ def _mfu(payload: Payload, flops: Flops | None) -> Mfu | None:
     if flops is None or not payload["series"]["step"] or _varies(payload):
         return None
     arithmetic = max(flops.by_type, key=flops.by_type.__getitem__)
-    step_s = sum(payload["series"]["step"]) / len(payload["series"]["step"]) / 1e3
+    step_s = _step_s(payload)
+    assert step_s is not None
     names = [device["name"] for device in payload["devices"]]
     spec = find_gpu(names[0]) if names else None
     peak = peak_tflops(spec, arithmetic) if spec is not None else None
@@ -269,6 +274,21 @@ def _mfu(payload: Payload, flops: Flops | None) -> Mfu | None:
         arithmetic=arithmetic,
         against=against,
     )
+
+
+def _step_s(payload: Payload) -> float | None:
+    steps_ms = payload["series"]["step"]
+    return sum(steps_ms) / len(steps_ms) / 1e3 if steps_ms else None
+
+
+def _peaks(payload: Payload, flops: Flops | None) -> dict[str, float | None]:
+    """Of all devices of one rank, by the arithmetic that was counted. None where steps differ in what they compute."""
+    names = [device["name"] for device in payload["devices"]]
+    spec = find_gpu(names[0]) if names and not _varies(payload) else None
+    if spec is None or flops is None:
+        return {}
+    peaks = {kind: peak_tflops(spec, kind) for kind in flops.by_type}
+    return {kind: None if peak is None else len(names) * peak for kind, peak in peaks.items()}
 
 
 def _memory(payloads: Sequence[Payload]) -> Memory:

@@ -12,10 +12,21 @@ from vivace.records.older import Answer
 from vivace.records.structure import Spot, Structure
 
 __all__ = [
-    "AllocatorUse", "Copies", "DeviceMemory", "Energy", "Flops", "HostMemory", "Inputs", "Kernel", "Loader",
-    "Measurement", "Memory", "Mfu", "Origin", "Profile", "Rank", "RuntimeCall", "Spread", "Sync", "Validation",
-    "inputs_vary",
+    "AllocatorUse", "Contradiction", "ContradictionKind", "Copies", "DeviceMemory", "Energy", "Flops", "HostMemory",
+    "Inputs", "Kernel", "Loader", "Measurement", "Memory", "Mfu", "Origin", "Profile", "Rank", "RuntimeCall",
+    "Spread", "Sync", "Validation", "inputs_vary",
 ]  # fmt: skip
+
+
+ContradictionKind = Literal["counted-16-ran-32", "counted-32-ran-16", "faster-than-peak"]
+
+
+class Contradiction(Part):
+    """The kernels that ran cannot be those of the arithmetic that was counted: no MFU is given then."""
+
+    kind: ContradictionKind
+    says: str
+    evidence: dict[str, float] = Field(default_factory=dict)
 
 
 class Spread(Part):
@@ -161,6 +172,9 @@ class Profile(Part):
     )
     roles_ms: dict[str, float] = Field(default_factory=dict, description="kernel time per step by what it is for")
     runtime: tuple[RuntimeCall, ...] = Field((), description="the costliest calls of the host, by their time")
+    products_ms: dict[str, float] = Field(
+        default_factory=dict, description="time of the products per step by the width that kernel names tell: 16, 32"
+    )
     top: tuple[Kernel, ...] = ()
 
 
@@ -254,6 +268,7 @@ class Measurement(Record):
     parameters: int | None = None
     trainable_parameters: int | None = None
     flops: Flops | None = None
+    contradictions: tuple[Contradiction, ...] = ()
     mfu: float | None = None
     mfu_detail: Mfu | None = None
     memory: Memory

@@ -21,7 +21,7 @@ _RISK_COLOURS = {"exact": "green", "rounding": "yellow", "algorithmic": "red"}
 def findings_view(findings: Findings, record: Measurement) -> RenderableType:
     """What to fix, the most valuable first: a table, then a paragraph for each. To be printed with ``crop=False``."""
     if not findings.findings:
-        return _nothing(findings)
+        return _nothing(findings, record)
     parts: list[RenderableType] = [Text(), _headline(findings, record), Text(), _table(findings)]
     parts += _notes(findings)
     parts += _not_explained(findings)
@@ -47,9 +47,10 @@ def _not_explained(findings: Findings) -> list[RenderableType]:
     return [Text(), head, *facts]
 
 
-def _nothing(findings: Findings) -> RenderableType:
+def _nothing(findings: Findings, record: Measurement) -> RenderableType:
     if findings.verdict == "unknown":
-        verdict = Text("\nNothing to say: the measurement is not whole.", style="yellow")
+        why = "contradicts itself" if record.contradictions else "is not whole"
+        verdict = Text(f"\nNothing to say: the measurement {why}.", style="yellow")
     elif findings.verdict == "unexplained":
         verdict = Text(
             "\nNo practice that is missing was found, but much of the step is not explained.", style="yellow"

@@ -23,6 +23,7 @@ def measurement_view(record: Measurement, folder: str) -> RenderableType:
     parts: list[RenderableType] = [Text()]
     if record.status == "partial":
         parts.append(Text(f"PARTIAL: {record.reason}", style="bold yellow"))
+    parts += [Text(f"CONTRADICTION: {one.says}.", style="bold red") for one in record.contradictions]
     if record.step_ms is None:
         parts.append(Text(f"no step was measured; what was seen is in {folder}"))
         return Group(*parts)
@@ -141,6 +142,8 @@ def _throughput(record: Measurement) -> str:
 
 
 def _mfu(record: Measurement) -> str:
+    if record.contradictions:
+        return "not given: the arithmetic that was counted is not what ran"
     if record.mfu_detail is None:
         return "not known"
     detail = record.mfu_detail

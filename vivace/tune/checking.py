@@ -95,7 +95,7 @@ def _what_was_not_seen(record: Measurement, interrupted: bool) -> tuple[str, ...
 def _verdict(found: tuple[Finding, ...], unexplained: Unexplained | None, record: Measurement) -> Verdict:
     if any(finding.worth >= SMALLEST_WORTH for finding in found):
         return "improvable"
-    if record.status != "complete":
+    if record.status != "complete" or record.contradictions:
         return "unknown"
     return "tuned" if unexplained is None else "unexplained"
 

@@ -71,6 +71,11 @@ def _not_proved(bench: Bench, found: Search, verdict: Verdict, rounds: int) -> s
     return f"{said}; {seems}: ask for them with --rounds {verdict.needed}"
 
 
+def _contradicted(trials: Sequence[Trial]) -> list[str]:
+    """What ran there was not what was counted: no figure of that trial is to be trusted."""
+    return [f"{t.name}: {one.says}" for t in trials if t.measurement for one in t.measurement.contradictions]
+
+
 def _doubts(gains: Sequence[Gain]) -> list[str]:
     """About single practices of a set that is proved as a whole."""
     last = {gain.practice: gain.last for gain in gains if gain.last is not None}
@@ -259,7 +264,7 @@ def _proof(bench: Bench, found: Search, verdict: Verdict, gains: tuple[Gain, ...
         machine=measured(found.baseline).machine,
         run_with=_run_with(bench.command, verdict.words),
         ended=None if verdict.ended is None else f"{verdict.ended.name}: {verdict.ended.outcome}",
-        notes=tuple(notes),
+        notes=(*_contradicted(bench.trials), *notes),
     )
 
 

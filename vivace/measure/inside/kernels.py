@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.measure.inside.idle import Interval, idle_during, length, overlap, phases_of, union
+from vivace.measure.inside.widths import products_ms
 
 __all__ = ["ProfileWindow", "analyse", "in_trace_time"]
 
@@ -26,6 +27,7 @@ _TOP = 12
 _CLOCKS_APART_US = 1e5  # kernels that begin so long before the first mark: the clocks do not fit together
 _FULL_QUEUE = 10.0  # a launch that takes so many times the usual one waits for room in the queue
 _FAMILIES = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text())
+_PRODUCTS = ("matmul", "convolution", "attention")
 _ROLES, _CPU_ROLES = _FAMILIES["roles"], _FAMILIES["cpu_roles"]
 
 
@@ -120,6 +122,7 @@ def analyse(
         "communication_exposed_ms_per_step": exposed_us / 1e3 / steps,
         "copies": _copies([e for e in work if e["cat"] == "gpu_memcpy"], steps),
         "roles_ms": _roles([(e["name"], e["dur"] / 1e3) for e, _ in kernels], _ROLES, steps),
+        "products_ms": products_ms(_products([e for e, _ in kernels]), steps),
         "top": _top([e for e, _ in kernels], steps),
         "idle_during_ms": _idle(busy, events, phases, steps) if phases else {},
         **_host(events, steps),
@@ -174,13 +177,21 @@ def family(name: str) -> str:
     return "other"
 
 
+def _products(kernels: list[dict[str, Any]]) -> list[tuple[str, float]]:
+    return [(e["name"], e["dur"] / 1e3) for e in kernels if _role(e["name"], _ROLES) in _PRODUCTS]
+
+
 def _roles(work: list[tuple[str, float]], rules: dict[str, list[str]], steps: int) -> dict[str, float]:
     """Milliseconds per step by what the work is for (convolution, matmul, layout, …); the first rule that fits wins."""
     sums: dict[str, float] = defaultdict(float)
     for name, ms in work:
-        name = name.lower()
-        sums[next((role for role, parts in rules.items() if any(part in name for part in parts)), "other")] += ms
+        sums[_role(name, rules)] += ms
     return {role: ms / steps for role, ms in sorted(sums.items(), key=lambda item: -item[1])}
+
+
+def _role(name: str, rules: dict[str, list[str]]) -> str:
+    name = name.lower()
+    return next((role for role, parts in rules.items() if any(part in name for part in parts)), "other")
 
 
 def _copies(copies: list[dict[str, Any]], steps: int) -> list[dict[str, Any]]:
