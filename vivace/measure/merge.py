@@ -14,6 +14,7 @@ from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import Payload, missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
 from vivace.protocol.answers import PracticeAnswer
+from vivace.records.first_steps import FirstSteps
 from vivace.records.machine import Machine
 from vivace.records.measurement import (
     AllocatorUse,
@@ -88,6 +89,8 @@ def merge(
         losses=_mean_losses(payloads),
         trajectory=_mean_columns([p["trajectory"] for p in payloads]),
         gradient_norms={int(step): norm for step, norm in first["gradient_norms"].items()},
+        first_steps=FirstSteps(**first["first_steps"]) if first.get("first_steps") else None,
+        backwards=tuple(first.get("backwards", ())),
         before_window_s=first["before_window_s"],
         input_shapes=first["input_shapes"],
         inputs=Inputs(**first["inputs"]),

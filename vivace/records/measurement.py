@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from vivace.records.base import Part, Record
+from vivace.records.first_steps import FirstSteps
 from vivace.records.machine import Machine
 from vivace.records.older import Answer
 from vivace.records.structure import Spot, Structure
@@ -257,6 +258,8 @@ class Measurement(Record):
     losses: tuple[float | None, ...] = Field((), description="per step, mean over ranks")
     trajectory: tuple[float | None, ...] = Field((), description="the loss of every step since the first")
     gradient_norms: dict[int, float] = Field(default_factory=dict, description="by number of the step, not timed ones")
+    first_steps: FirstSteps | None = Field(None, description="only where gradient norms were asked for")
+    backwards: tuple[int, ...] = Field((), description="backward passes of each of the first steps")
     before_window_s: float | None = Field(None, description="from the import of torch to the first timed step")
     input_shapes: int | None = Field(None, description="different shapes that went into the model")
     inputs: Inputs = Inputs()

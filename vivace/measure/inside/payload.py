@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["write"]
 
+_BACKWARDS = 20  # first steps whose backward passes are counted
+
 
 def write(session: Session, status: str, reason: str | None, touch_gpu: bool) -> None:
     """Build the payload and put it into the run's folder as ``rank-R-HOST-PID.json``."""
@@ -97,6 +99,8 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
         "before_window_s": session.before_window_s,
         "trajectory": _losses(every) if touch_gpu or not on_gpu else [],
         "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
+        "first_steps": session.first_steps.as_dict(),
+        "backwards": [len(step.backwards) for step in every[:_BACKWARDS]],
         "input_shapes": _input_shapes(every or main.steps),
         "forwards_per_step": _per_step([len(step.shapes) for step in main.steps]),
         "one_off_step": first_of_its_size(main.steps),

@@ -26,7 +26,8 @@ from vivace.measure.inside import payload
 from vivace.measure.inside.attendant import Attendant
 from vivace.measure.inside.cycles import Cycles
 from vivace.measure.inside.energy import EnergyMeter
-from vivace.measure.inside.flops import FlopCount, something_was_compiled
+from vivace.measure.inside.first_steps import FirstSteps
+from vivace.measure.inside.flops import FlopCount, something_was_compiled, uncounted
 from vivace.measure.inside.kernels import ProfileWindow
 from vivace.measure.inside.memory import allocator_counts, device_memory, devices_in_use, host_memory
 from vivace.measure.inside.provenance import describe_devices
@@ -95,6 +96,7 @@ class Session:
         self.forwards: Any = None
         self.creations: Any = None
         self.debugging: Any = None
+        self.first_steps = FirstSteps(settings.grad_norms)
         self.began_s = time.perf_counter()
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
@@ -203,6 +205,13 @@ class Session:
         self.stage_steps += 1
         self._advance()
 
+    def before_step(self, optimizer: Any) -> None:
+        """Before every outermost optimizer step."""
+        if self.wants_norm():
+            self.note_gradients(optimizer)
+        if self.stage in (Stage.WARMUP, Stage.FLOPS_EARLY) and uncounted(self.first_steps.before, optimizer):
+            self.warmup.forget_last()
+
     def _begin_again(self) -> None:
         """What a step is has changed (another optimizer appeared): what was seen before is warm-up."""
         if self.stage in (Stage.WARMUP, Stage.WINDOW, Stage.FLOPS_EARLY) and self.restarts < _RESTARTS_MAX:
@@ -263,6 +272,7 @@ class Session:
         return self.forwards.roots if self.forwards is not None else ()
 
     def _open_window(self) -> None:
+        self.first_steps.close()
         if self.forwards is not None:
             self.forwards.watches_padding = False
             if not something_was_compiled():

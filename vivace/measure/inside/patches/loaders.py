@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, default_collate
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from vivace.measure.inside.batches import BatchReader, host_mib
+from vivace.measure.inside.first_steps import FirstSteps
 from vivace.measure.inside.flops import uncounted
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.patches.creations import Creations
@@ -21,16 +22,21 @@ from vivace.measure.inside.supply import Feed
 __all__ = ["install"]
 
 
-def install(recorder: Recorder, seen: dict[str, Any], creations: Creations, feed: Feed) -> None:
+def install(
+    recorder: Recorder, seen: dict[str, Any], creations: Creations, feed: Feed, first_steps: FirstSteps
+) -> None:
     """``seen`` collects the settings of the DataLoaders in use and what they were waited for; it outlives them.
-    ``feed`` is told which iterator the training takes its batches from."""
+    ``feed`` is told which iterator the training takes its batches from, ``first_steps`` the batches themselves."""
     original_next = _BaseDataLoaderIter.__next__
     original_iter = DataLoader.__iter__
     known: WeakSet[Any] = WeakSet()
 
     def fetch(self: Any) -> Any:
         if not recorder.here():
-            return original_next(self)
+            batch = original_next(self)
+            if first_steps.wanted:
+                first_steps.note_batch(self, batch)
+            return batch
         if torch.is_grad_enabled() and not recorder.evaluating:  # a validation may come between a batch and its step
             feed.note(self)
         recorder.mark("data+")
@@ -40,6 +46,8 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations, feed
         began_s = time.perf_counter()
         try:
             batch = uncounted(original_next, self)
+            if first_steps.wanted:
+                first_steps.note_batch(self, batch)
             _note_wait(self, time.perf_counter() - began_s)
             _note_size(self, batch)
             size = self._vivace_batches.size(batch) if hasattr(self, "_vivace_batches") else None
@@ -64,6 +72,7 @@ def install(recorder: Recorder, seen: dict[str, Any], creations: Creations, feed
             finally:
                 recorder.inside = False
                 recorder.mark("data-")
+        first_steps.note_epoch(self, iterator)
         if waits is not None:
             _note_start(iterator, waits, time.perf_counter() - began_s if timed else None)
         if not hasattr(iterator, "_vivace_batches"):

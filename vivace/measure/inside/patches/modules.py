@@ -16,6 +16,7 @@ import torch
 from torch.compiler import is_compiling
 
 from vivace.measure.inside.batches import describe_inputs, padding
+from vivace.measure.inside.first_steps import FirstSteps
 from vivace.measure.inside.flops import note_forward, uncounted
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.places import user_place
@@ -83,7 +84,7 @@ class Forwards:
             kind.__call__ = self.call  # type: ignore[method-assign]
 
 
-def install(recorder: Recorder) -> Forwards:
+def install(recorder: Recorder, first_steps: FirstSteps) -> Forwards:
     forwards = Forwards()
     has_parameters: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 
@@ -96,12 +97,27 @@ def install(recorder: Recorder) -> Forwards:
                     forwards.meet(module)
         return known
 
+    def before_the_first_backward(module: torch.nn.Module, inner: Any, args: Any, kwargs: Any) -> Any:
+        """Nothing is recorded yet; but the batch of the first step goes through here."""
+        if first_steps.inside or not torch.is_grad_enabled() or next(module.parameters(), None) is None:
+            return inner(*args, **kwargs)
+        first_steps.inside = True
+        first_steps.note_forward(module, args, kwargs)
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            first_steps.inside = False
+
     def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if recorder.inside and self._compiled_call_impl is None:  # an inner module: nothing but this line is ours
             return self._call_impl(*args, **kwargs)
         inner = self._compiled_call_impl or self._call_impl
+        if not recorder.armed and first_steps.wanted and not is_compiling():
+            return before_the_first_backward(self, inner, args, kwargs)
         if recorder.inside or is_compiling() or not recorder.here() or not is_root(self):
             return inner(*args, **kwargs)
+        if first_steps.wanted and torch.is_grad_enabled():
+            first_steps.note_forward(self, args, kwargs)
         recorder.mark("fwd+")
         recorder.inside = True
         extra = None

@@ -38,7 +38,8 @@ _HOOKED_STEP = torch.optim.Optimizer.profile_hook_step(lambda self: None).__code
 
 def install(recorder: Recorder, session: Any) -> None:
     """``session.begin(device)`` arms the recorder for the thread and device that really train.
-    ``session.on_step(optimizer, skipped)`` is called after the outermost step and leaves the closing mark itself."""
+    ``session.before_step(optimizer)`` is called before the outermost step, ``session.on_step(optimizer, skipped)``
+    after it; that one leaves the closing mark itself."""
     scaler = _Scaler()
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -46,8 +47,7 @@ def install(recorder: Recorder, session: Any) -> None:
             session.begin(_device_of(optimizer))
         if not recorder.here() or not _is_outermost():
             return
-        if session.wants_norm():
-            session.note_gradients(optimizer)
+        session.before_step(optimizer)
         if not scaler.running:
             recorder.mark("opt+")
 
