@@ -120,7 +120,6 @@ def gains(args: argparse.Namespace, clock: Clock) -> None:
 
 def time_variants(job: str, variants: list[str], args: argparse.Namespace) -> dict[str, list[float]]:
     """Milliseconds a step of each, round by round in turn: what drifts on the machine meets all of them alike."""
-    import torch
     from price_jobs import build, switch
 
     steps, counts, times = {}, {}, {}
