@@ -9,6 +9,7 @@ import torch
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import on_gpu, role_ms, step_ms
+from vivace.practices.engine.step_model import Less, Shares, likely_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -17,6 +18,7 @@ _SMALLEST_SHARE = 0.05
 # A softmax moves a square five times, forward and backward; scaling, mask and dropout move it 14 times, and autocast's
 # casts 4 more. What is elementwise beyond that is not the attention's.
 _AROUND_A_SOFTMAX = 4.0
+_SAVED = Shares(0.7, 0.3, 1.0)  # of that time, saved by a fused kernel
 _KERNELS = ("flash", "mem_efficient", "cudnn")
 
 
@@ -66,6 +68,7 @@ def find(m: Measurement) -> Found | None:
         return None  # with dropout, or a mask of its own, a CPU has no fused kernel: nothing to change
     return Found(
         exposed_ms=saved,
+        likely=likely_saved(m, *(_less(m, share * saved) for share in _SAVED)),
         evidence={
             "softmax_over_squares": structure.softmax_squares,
             "fused_attention_calls": 0,
@@ -80,6 +83,10 @@ def find(m: Measurement) -> Found | None:
         by_hand=_lines(m, off),
         why_not=None if off or structure.attention_setting == "eager" else _why_not(unfused),
     )
+
+
+def _less(m: Measurement, ms: float) -> Less:
+    return Less(device_ms=ms) if on_gpu(m) else Less(host_ms=ms)
 
 
 def _why_not(unfused_by_torch: bool) -> str:

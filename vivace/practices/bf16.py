@@ -10,7 +10,7 @@ import torch
 
 from vivace.practices.engine.autocasts import StandIn, dtype_around, of_forward
 from vivace.practices.engine.change import Change, NotApplicable
-from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import (
     MEMORY_BOUND,
     PRODUCTS,
@@ -18,10 +18,12 @@ from vivace.practices.engine.pricing import (
     capability,
     on_gpu,
     peak,
+    products_left_ms,
     products_ms,
     role_ms,
     step_ms,
 )
+from vivace.practices.engine.step_model import Less, Shares, likely_saved, share_saved, step_model
 from vivace.practices.engine.tensors import map_tensors
 
 if TYPE_CHECKING:
@@ -121,6 +123,28 @@ def saved_by_halving(m: Measurement, arithmetic: str) -> float:
     return saved + role_ms(m, *MEMORY_BOUND) * 0.5
 
 
+# Of the memory-bound time that half the bytes save (norms and losses stay in fp32), and of the host's time that the
+# casts cost. price_gains.csv.
+_MEMORY_SAVED = Shares(0.25, 0.0, 0.5)
+_HOST_ADDED = Shares(0.15, 0.35, 0.0)
+_PRODUCTS_LEFT = Shares(1.0, 1.4, 0.7)  # over what large ones would take
+_NOT_ARITHMETIC = 0.75  # of what memory and latency take in products
+
+
+def likely_by_halving(m: Measurement, arithmetic: str) -> Saved:
+    """What 16-bit products and activations should save; on a CPU only a trial tells."""
+    if not on_gpu(m):
+        return share_saved(saved_by_halving(m, arithmetic), Shares(0.5, -1.0, 1.0))
+    now = {kind: ms for kind, ms in products_ms(m).items() if kind in ("fp32", "tf32")}
+    left = sum(products_left_ms(m, kind, arithmetic, _NOT_ARITHMETIC) for kind in now)
+    memory, host = role_ms(m, *MEMORY_BOUND), step_model(m).host_ms
+
+    def less(share: float, added: float, longer: float) -> Less:
+        return Less(host_ms=-added * host, device_ms=sum(now.values()) - longer * left + share * memory)
+
+    return likely_saved(m, *map(less, _MEMORY_SAVED, _HOST_ADDED, _PRODUCTS_LEFT))
+
+
 def find(m: Measurement) -> Found | None:
     share = arithmetic_share(m, "fp32", "tf32")
     if m.structure.mixed_precision or share < 0.5:
@@ -134,6 +158,7 @@ def find(m: Measurement) -> Found | None:
         return None
     return Found(
         exposed_ms=saved,
+        likely=likely_by_halving(m, "bf16"),
         evidence={
             "fp32_or_tf32_share_of_flops": round(share, 3),
             "products_ms": round(role_ms(m, *PRODUCTS), 3),

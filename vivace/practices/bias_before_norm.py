@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import launch_idle_ms, on_gpu, role_ms, step_ms
+from vivace.practices.engine.step_model import Less, likely_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -25,11 +26,13 @@ def find(m: Measurement) -> Found | None:
         return None
     share = min(1.0, len(names) / convolutions)
     kernels = share * (_OF_ELEMENTWISE * role_ms(m, "elementwise") + role_ms(m, "reduction"))
-    exposed = kernels + _launches_ms(m, len(names))
+    launches = _launches_ms(m, len(names))
+    exposed = share * role_ms(m, "elementwise", "reduction") + 2 * launches
     if exposed < _SMALLEST_SHARE * step_ms(m):
         return None
     return Found(
         exposed_ms=exposed,
+        likely=likely_saved(m, *(Less(launches * share, kernels * share) for share in (0.7, 0.0, 1.5))),
         evidence={
             "biases": len(names),
             "convolutions": convolutions,

@@ -9,13 +9,19 @@ import torch
 
 from vivace.measure.inside.patches import in_place_of
 from vivace.practices.engine.change import Change, NotApplicable
-from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import compute_ms, launch_idle_ms, on_gpu, phase_ms, role_ms, step_ms
+from vivace.practices.engine.step_model import US_PER_KERNEL, Less, Shares, likely_saved, share_saved, step_model
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.01
+_DETERMINISTIC = Shares(0.55, 0.0, 1.0)  # of the time of what it slows down. R17 in planted_defects.csv
+_KERNELS_PER_LOOK = 3.0  # for NaN: compare, reduce, reduce
+_LOOKING = Shares(0.5, 0.2, 0.8)  # of the time of elementwise kernels and reductions
+_HOST_US = Shares(US_PER_KERNEL, 1.6 * US_PER_KERNEL, 0.6 * US_PER_KERNEL)  # per kernel, without anomaly detection
+_CPU_ANOMALY = Shares(0.3, 0.05, 0.9)
 _BY_VIVACE = ("anomaly detection", "emit_nvtx", "emit_itt", "CUDA_LAUNCH_BLOCKING")
 _LINES = {
     "anomaly detection": "torch.autograd.set_detect_anomaly(False)   # and no `with detect_anomaly():` in the loop",
@@ -94,6 +100,7 @@ def find(m: Measurement) -> Found | None:
         return None
     return Found(
         exposed_ms=exposed,
+        likely=_likely(m, worst),
         evidence={"on": ", ".join(on), "backward_ms": round(phase_ms(m, "backward"), 3)},
         says=f"left on: {', '.join(on)}; the cost is known only once it is off, at most {exposed:.1f} ms of a step",
         where=(place.file, place.line) if place else None,
@@ -115,6 +122,36 @@ def _at_most_ms(m: Measurement, name: str) -> float:
     if on_gpu(m):
         return launch_idle_ms(m)
     return 0.0 if name == "CUDA_LAUNCH_BLOCKING" else compute_ms(m)
+
+
+def _likely(m: Measurement, name: str) -> Saved | None:
+    if name == "anomaly detection":
+        return _without_anomaly_detection(m)
+    if name == "deterministic algorithms":
+        exposed = _at_most_ms(m, name)
+        return likely_saved(m, *(Less(device_ms=share * exposed) for share in _DETERMINISTIC))
+    if name == "CUDA_LAUNCH_BLOCKING" and on_gpu(m):
+        model = step_model(m)  # launching and computing took turns; then they overlap
+        turns = model.step_ms - model.loader_ms - model.device_ms
+        return Saved(min(turns, model.device_ms), 0.0, turns)
+    return None
+
+
+def _without_anomaly_detection(m: Measurement) -> Saved:
+    """Every look for NaN reads one value from the GPU, so the copies to the host count them. Without them, and without
+    the stack traces, the kernels that are left take the host as long as kernels usually do."""
+    if not on_gpu(m) or m.profile is None:
+        return share_saved(compute_ms(m), _CPU_ANOMALY)
+    looks = sum(copy.per_step for copy in m.profile.copies if "DtoH" in copy.kind)
+    kernels = max(0.0, (m.profile.kernels_per_step or 0.0) - _KERNELS_PER_LOOK * looks)
+    model, other = step_model(m), _other_kernels_ms(m)
+    looking = role_ms(m, "elementwise", "reduction")
+
+    def saved_ms(us_per_kernel: float, share: float) -> float:
+        computing = max(us_per_kernel / 1e3 * kernels, other + (1 - share) * looking)
+        return max(0.0, model.step_ms - model.loader_ms - computing)
+
+    return Saved(*map(saved_ms, _HOST_US, _LOOKING))
 
 
 def _other_kernels_ms(m: Measurement) -> float:

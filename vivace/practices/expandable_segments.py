@@ -10,6 +10,7 @@ import torch
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import on_gpu, retries_ms
+from vivace.practices.engine.step_model import Shares, share_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -54,6 +55,7 @@ def find(m: Measurement) -> Found | None:
     )
     return Found(
         exposed_ms=saved,
+        likely=share_saved(saved, Shares(0.5, 0.0, 1.0)),
         evidence={
             "alloc_retries": device.alloc_retries,
             "reserved_peak_gib": round(device.reserved_peak_gib, 2),

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import on_gpu, phase_ms, step_ms
+from vivace.practices.engine.step_model import Less, Shares, host_phase_ms, likely_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.03
+_SAVED = Shares(0.75, 0.3, 0.95)  # of its time that is saved; a handful of kernels instead of hundreds
 _FEWEST_TENSORS = 8  # a handful of kernels costs nothing
 
 
@@ -38,8 +40,10 @@ def find(m: Measurement) -> Found | None:
     if not on_gpu(m) or not slow or spent < _SMALLEST_SHARE * step_ms(m):
         return None
     worst = max(slow, key=lambda o: o.tensors)
+    host = host_phase_ms(m, "optimizer")
     return Found(
         exposed_ms=spent,
+        likely=likely_saved(m, *(Less(share * host, share * spent) for share in _SAVED)),
         evidence={"optimizer_ms": round(spent, 3), "optimizer": worst.name, "tensors": worst.tensors},
         says=f"{worst.name} takes {spent:.1f} ms a step: it updates {worst.tensors} tensors one after the other",
         where=(worst.where.file, worst.where.line) if worst.where else None,

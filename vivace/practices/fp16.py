@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from vivace.practices.bf16 import Autocast, saved_by_halving
+from vivace.practices.bf16 import Autocast, likely_by_halving, saved_by_halving
 from vivace.practices.engine.change import NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import MEMORY_BOUND, PRODUCTS, arithmetic_share, capability, role_ms, step_ms
@@ -139,6 +139,7 @@ def find(m: Measurement) -> Found | None:
         return None
     return Found(
         exposed_ms=saved,
+        likely=likely_by_halving(m, "fp16"),
         evidence={
             "fp32_share_of_flops": round(share, 3),
             "products_ms": round(role_ms(m, *PRODUCTS), 3),

@@ -11,11 +11,13 @@ import torch
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import launch_idle_ms, on_gpu, step_ms
+from vivace.practices.engine.step_model import Less, likely_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.02
+_MS_PER_SYNC = 0.06  # at most; see no_syncs
 _STEPS = 3  # metrics are looked for before the first few steps: validation makes some of its own
 
 
@@ -67,9 +69,11 @@ def find(m: Measurement) -> Found | None:
     idle = launch_idle_ms(m)
     if not on_gpu(m) or not syncs or idle < _SMALLEST_SHARE * step_ms(m):
         return None
+    waits = sum(s.per_step for s in syncs)
     return Found(
         exposed_ms=idle,
         idle_ms=idle,
+        likely=likely_saved(m, Less(gap=1.0), Less(gap=0.4), Less(host_ms=_MS_PER_SYNC * waits, gap=1.0)),
         evidence={
             "syncs_per_step": round(sum(s.per_step for s in syncs), 2),
             "idle_ms": round(idle, 3),

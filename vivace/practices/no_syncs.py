@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vivace.practices.engine.practice import Found, Practice
+from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import launch_idle_ms, on_gpu, step_ms
+from vivace.practices.engine.step_model import Less, likely_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement, Sync
 
 _SMALLEST_SHARE = 0.02
+# Of the host, per line that reads a value: the copy, the wake-up, and the operators that made the value for it.
+# R11 in planted_defects.csv: 97 reads a step, 12.66 → 9.22 ms.
+_MS_PER_SYNC, _MS_PER_SYNC_AT_MOST = 0.03, 0.06
 
 
 def find(m: Measurement) -> Found | None:
@@ -23,6 +27,7 @@ def find(m: Measurement) -> Found | None:
     return Found(
         exposed_ms=idle,
         idle_ms=idle,
+        likely=without_syncs(m, sum(s.per_step for s in syncs)),
         evidence={
             "syncs_per_step": round(sum(s.per_step for s in syncs), 2),
             "idle_ms": round(idle, 3),
@@ -34,6 +39,16 @@ def find(m: Measurement) -> Found | None:
             "losses.append(loss.detach())   # instead of loss.item() at every step\n"
             "if step % 50 == 0: print(torch.stack(losses).mean().item()); losses.clear()"
         ),
+    )
+
+
+def without_syncs(m: Measurement, syncs: float) -> Saved:
+    """The gaps after them and their own time on the host; then launching or computing is the limit."""
+    return likely_saved(
+        m,
+        Less(host_ms=_MS_PER_SYNC * syncs, gap=1.0),
+        Less(host_ms=0.0, gap=0.5),
+        Less(host_ms=_MS_PER_SYNC_AT_MOST * syncs, gap=1.0),
     )
 
 

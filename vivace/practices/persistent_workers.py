@@ -9,11 +9,13 @@ from vivace.practices.engine.kept_workers import Kept, keep_the_order
 from vivace.practices.engine.loaders import epoch_starts_ms, spot, told_of_epochs
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
+from vivace.practices.engine.step_model import Shares, share_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.03
+_SAVED = Shares(0.85, 0.4, 1.0)  # of the starts; the first batch of an epoch still has to be made
 
 
 class PersistentWorkers(Change):
@@ -43,6 +45,7 @@ def find(m: Measurement) -> Found | None:
     again = loader.made > 1
     return Found(
         exposed_ms=exposed,
+        likely=share_saved(exposed, _SAVED),
         evidence={
             "epochs_begun": loader.epochs,
             "batches": loader.batches,

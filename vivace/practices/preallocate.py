@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import on_gpu, retries_ms
+from vivace.practices.engine.step_model import Shares, share_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -19,6 +20,7 @@ def find(m: Measurement) -> Found | None:
     saved = retries_ms(m)
     return Found(
         exposed_ms=saved,
+        likely=share_saved(saved, Shares(0.5, 0.0, 1.0)),
         evidence={
             "input_shapes": shapes,
             "alloc_retries": device.alloc_retries,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import copies_to_gpu, launch_idle_ms, on_gpu, phase_ms, step_ms
+from vivace.practices.engine.step_model import Less, likely_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -32,6 +33,12 @@ def find(m: Measurement) -> Found | None:
     return Found(
         exposed_ms=copies + idle,
         idle_ms=idle,
+        likely=likely_saved(
+            m,
+            Less(host_ms=made_ms + copies, device_ms=copies, gap=1.0),
+            Less(host_ms=0.5 * made_ms, device_ms=0.5 * copies, gap=0.5),
+            Less(host_ms=1.5 * (made_ms + copies), device_ms=copies, gap=1.0),
+        ),
         evidence={
             "mib_per_step": round(size, 3),
             "copies_per_step": sum(spot.copies or 0 for spot in made),

@@ -14,13 +14,18 @@ from vivace.practices.engine.pricing import (
     capability,
     on_gpu,
     peak,
+    products_left_ms,
     products_ms,
     role_ms,
     step_ms,
 )
+from vivace.practices.engine.step_model import Less, likely_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
+
+
+_OFF = 0.4  # of the products' time that is left: how far the rates that are reached differ
 
 
 class Tf32(Change):
@@ -40,8 +45,10 @@ def find(m: Measurement) -> Found | None:
     saved = products_ms(m).get("fp32", 0.0) * (1 - (fp32 / tf32 if fp32 and tf32 else 0.5))
     if saved < 0.03 * step_ms(m):
         return None
+    fp32_ms, left = products_ms(m).get("fp32", 0.0), products_left_ms(m, "fp32", "tf32", not_arithmetic=1.0)
     return Found(
         exposed_ms=saved,
+        likely=likely_saved(m, *(Less(device_ms=fp32_ms - left * (1 + more)) for more in (0.0, _OFF, -_OFF))),
         evidence={"fp32_share_of_flops": round(share, 3), "products_ms": round(role_ms(m, *PRODUCTS), 3)},
         says=f"{share:.0%} of the arithmetic runs in full fp32, without tensor cores; at most {saved:.1f} ms are saved",
     )

@@ -125,7 +125,8 @@ def _worth_at_peak(findings: Sequence[Finding], m: Measurement) -> float | None:
 
 def _finding(practice: Practice, found: Found, step_ms: float) -> Finding:
     exposed_ms = min(found.exposed_ms, step_ms) if math.isfinite(found.exposed_ms) else 0.0
-    worth = worth_of(exposed_ms, step_ms)
+    most_ms = max(exposed_ms, found.likely.high_ms) if found.likely is not None else exposed_ms
+    worth = worth_of(most_ms, step_ms)
     likely, low, high = likely_of(found.likely, worth, step_ms)
     return Finding(
         practice=practice.name,
