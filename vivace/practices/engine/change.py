@@ -82,6 +82,9 @@ class Change:
     def after_backward(self) -> None:
         """Right after a backward whose loss was seen, also after one that raised."""
 
+    def before_gradients_are_read(self) -> None:
+        """Right before gradients are clipped or unscaled with torch's own functions."""
+
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Right before an optimizer steps."""
 

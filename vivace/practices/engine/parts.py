@@ -69,6 +69,8 @@ class Parts:
                 _catch_optimizer(self, kind, changes)
         if changes := self.touching("copy", "arrived"):
             _catch_copies(self, changes)
+        if changes := self.touching("before_gradients_are_read"):
+            _catch_readers(self, changes)
         if changes := self.touching("before_step"):
             _catch_steps(self, changes)
         _catch_roots(self)
@@ -232,6 +234,27 @@ def _catch_backward(parts: Parts, changes: Sequence[Change]) -> None:
                 change.after_backward()
 
     torch.autograd.backward = in_place_of(original, backward)
+
+
+def _catch_readers(parts: Parts, changes: Sequence[Change]) -> None:
+    """torch's functions that read gradients before the optimizer does."""
+    clipping = torch.nn.utils.clip_grad
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        watched = _after_changes(parts, getattr(clipping, name), changes)
+        setattr(clipping, name, watched)
+        setattr(torch.nn.utils, name, watched)
+    scaler: Any = torch.amp.GradScaler
+    scaler.unscale_ = _after_changes(parts, scaler.unscale_, changes)
+
+
+def _after_changes(parts: Parts, original: Any, changes: Sequence[Change]) -> Any:
+    def reading(*args: Any, **kwargs: Any) -> Any:
+        if not parts.asleep and not is_compiling():
+            for change in changes:
+                parts.attempt(change, change.before_gradients_are_read)
+        return original(*args, **kwargs)
+
+    return in_place_of(original, reading)
 
 
 def _catch_steps(parts: Parts, changes: Sequence[Change]) -> None:
