@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from vivace.protocol.answers import PracticeAnswer, PracticeState
 from vivace.records.finding import Risk
 from vivace.records.measurement import Energy, Measurement, Memory
 from vivace.records.trial import Trial
@@ -96,7 +97,7 @@ class Session:
             update={
                 "samples_per_s": 1e3 / float(series.mean()),
                 "series_ms": {"step": series},
-                "practices": dict.fromkeys(words, "applied"),
+                "practices": dict.fromkeys(words, _APPLIED),
             }
         )
 
@@ -131,6 +132,7 @@ def _first_order(count: int, correlation: float) -> np.ndarray:
     return np.linalg.cholesky(correlation**distance)
 
 
+_APPLIED = PracticeAnswer(PracticeState.APPLIED)
 _AUTOCORRELATION = _first_order(_STEPS, 0.9)
 _MEASUREMENT = Measurement.model_construct(
     status="complete", steps=_STEPS, warmup_steps=0, memory=Memory(), energy=Energy(measured=False, how="simulated"),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vivace.practices.engine.registry import get_practice, split_word
+from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.records.finding import Risk
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm, Interval
@@ -104,11 +104,12 @@ def in_words(pairs: int) -> str:
 
 
 def is_exact(words: Sequence[str]) -> bool:
-    return all(risk_of(word) is Risk.EXACT for word in words)
+    return all(is_probe(word) or risk_of(word) is Risk.EXACT for word in words)
 
 
 def _must_repeat(words: Sequence[str]) -> bool:
-    return is_exact(words) and all(get_practice(split_word(word)[0]).same_losses for word in words)
+    practices = [get_practice(split_word(word)[0]) for word in words if not is_probe(word)]
+    return is_exact(words) and all(practice.same_losses for practice in practices)
 
 
 def noise_interval(found: Search, pairs: Sequence[Pair] = ()) -> Interval:

@@ -28,7 +28,7 @@ from vivace.tune.diagnosis import diagnose
 from vivace.tune.looks import SMALLEST_GAIN
 from vivace.tune.trials import refuse_too_short
 
-__all__ = ["Search", "measured", "refusal", "search"]
+__all__ = ["Search", "baseline_of", "measured", "refusal", "search"]
 
 _WINDOW_MS = 3000.0  # a timed window of about three seconds …
 _STEPS = (10, 100)  # … within these numbers of steps
@@ -194,7 +194,7 @@ class Search:
 
 
 def search(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
-    found = _baseline(bench, allowed, reserve_trials)
+    found = baseline_of(bench, allowed, reserve_trials)
     quick, slow = _split(candidates(found.findings, measured(found.baseline), allowed))
     _try_all(found, quick)
     if speed(measured(found.best)) > _LOOK_AGAIN * speed(measured(found.again)) and found.has_time():
@@ -261,7 +261,8 @@ def _feed_faster(found: Search) -> None:
             return
 
 
-def _baseline(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
+def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
+    """The command as it is, twice: with evidence, then timed like every trial after it."""
     asked = bench.settings.steps
     bench.settings = replace(bench.settings, steps=asked or _FIRST_STEPS)
     baseline = bench.run("baseline", evidence=True, limit_s=bench.budget_s)

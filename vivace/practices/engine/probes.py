@@ -2,7 +2,8 @@
 
 ``probe:same_batch`` repeats the first batch (no loading), ``probe:double_batch`` repeats it at twice the size (is the
 GPU or the host the limit?), ``probe:no_gradient_sync`` leaves the gradients of ranks apart (no communication).
-``probe:longest_first`` is the finder's (``longest.py``).
+``probe:longest_first`` is the finder's (``longest.py``). ``probe:nothing`` changes nothing: a job "tuned" with it must
+come out as fast as it is (``benchmarks/aa.py``).
 """
 
 from __future__ import annotations
@@ -56,9 +57,15 @@ class NoGradientSync(Change):
         return None
 
 
+class Nothing(Change):
+    def flags(self) -> None:
+        self.applied("nothing is changed")
+
+
 PROBES: dict[str, type[Change]] = {
     "probe:same_batch": SameBatch,
     "probe:double_batch": DoubleBatch,
     "probe:no_gradient_sync": NoGradientSync,
     "probe:longest_first": LongestFirst,
+    "probe:nothing": Nothing,
 }
