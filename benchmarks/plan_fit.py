@@ -1,10 +1,13 @@
 """Fit the planner's GPU- and framework-level constants on the files named in ``data/constants.toml
 [fitted]``.
 
-python benchmarks/plan_fit.py FOLDER_OF_TABLES [rounds]
+python benchmarks/plan_fit.py FOLDER_OF_TABLES [rounds] [--without FILE]
 
 Coordinate descent on the mean absolute log error, each file counting once whatever its length. Prints the
 values; a person puts them in ``vivace/plan/data/constants.toml``. No constant belongs to one file.
+
+``--without FILE`` starts from values that no table was used for (NEUTRAL) and fits on the other files: the
+constants as they would be if that file had never been seen. ``benchmarks/data/left_out.toml`` holds them.
 """
 
 from __future__ import annotations
@@ -39,6 +42,25 @@ KNOBS = [
     "links.contention",
     "links.jitter_per_doubling",
 ]
+
+
+# Where a fit starts that must know nothing: [family.default], round latencies, no overlap, no losses.
+NEUTRAL = {
+    "links.intra_latency_us_per_gpu": 5.0,
+    "family.ampere.gemm.16": 0.75,
+    "family.ampere.hbm": 0.85,
+    "family.ampere.flash": 0.40,
+    "family.ampere.flash_backward": 0.32,
+    "family.hopper.gemm.16": 0.75,
+    "gemm.overhead_k": 100.0,
+    "software.megatron.launch_us": 10.0,
+    "software.megatron.stream": 1.0,
+    "software.megatron.tensor_overlap_backward": 0.1,
+    "software.composer.stream": 1.0,
+    "software.compiled.stream": 1.0,
+    "links.contention": 0.1,
+    "links.jitter_per_doubling": 0.003,
+}
 
 
 def values_of(knobs: dict[str, float]) -> dict[str, object]:
@@ -99,32 +121,49 @@ def file_errors(folder: Path, name: str, every: int) -> list[float]:
     return errors
 
 
-def loss(folder: Path, knobs: dict[str, float]) -> float:
+def loss(folder: Path, knobs: dict[str, float], without: str = "") -> float:
     clear_cache()
     with override(**values_of(knobs)):
-        groups = [file_errors(folder, name, every) for name, every in FILES.items()] + [layer_errors(folder)]
+        groups = [file_errors(folder, name, every) for name, every in FILES.items() if name != without]
+        groups.append(layer_errors(folder))
     clear_cache()
     # Above ten percent an error counts linearly; the few broken rows of a table must not steer the fit.
     return sum(sum(min(abs(e), 0.25) for e in group) / len(group) for group in groups) / len(groups)
 
 
-def main() -> None:
-    folder, rounds = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    knobs, step = start(), 0.10
-    best = loss(folder, knobs)
+def fit(folder: Path, knobs: dict[str, float], rounds: int, step: float, without: str = "") -> dict[str, float]:
+    best = loss(folder, knobs, without)
     print(f"start {best:.4f}", flush=True)
     for _ in range(rounds):
         for path in KNOBS:
             for factor in (1 + step, 1 / (1 + step)):
                 trial = {**knobs, path: knobs[path] * factor}
-                if "fraction" in path or path.startswith("family"):
+                if "fraction" in path or "overlap" in path or path.startswith("family"):
                     trial[path] = min(trial[path], 0.95)
-                score = loss(folder, trial)
+                score = loss(folder, trial, without)
                 if score < best - 1e-5:
                     best, knobs = score, trial
                     break
         print(f"step {step:.3f} loss {best:.4f}", {k: round(v, 4) for k, v in knobs.items()}, flush=True)
-        step *= 0.6
+        step *= 0.8 if without else 0.6
+    return knobs
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    without = words.pop(words.index("--without") + 1) if "--without" in words else ""
+    words = [word for word in words if word != "--without"]
+    folder, rounds = Path(words[0]), int(words[1]) if len(words) > 1 else (14 if without else 3)
+    knobs = fit(folder, dict(NEUTRAL) if without else start(), rounds, 0.30 if without else 0.10, without)
+    if without:
+        print(f'\n["{without}"]')
+        for path, value in values_of(knobs).items():
+            text = (
+                "{ " + ", ".join(f"{k} = {round(v, 4)}" for k, v in value.items()) + " }"
+                if isinstance(value, dict)
+                else round(float(str(value)), 4)
+            )
+            print(f"{path} = {text}")
 
 
 if __name__ == "__main__":

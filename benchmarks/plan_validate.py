@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from vivace.plan.score import quantile
-from vivace.plan.validate import FileGrade, grade_file
+from vivace.plan.validate import grade_file
+from vivace.records.plan_grade import FileGrade
 
 COLUMNS = (
     "file",

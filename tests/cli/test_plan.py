@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,25 @@ def test_a_model_needs_no_sub_command():
     text = ask("llama-3-8b", "--cluster", "jean-zay-h100", "--gpus", "64", "--tokens", "1e11")
     assert "H100" in text
     assert "GPU-hours" in text
+    assert " days [" in text
+    assert " MWh [" in text
     assert "memory" in text
+
+
+def test_a_small_job_is_told_in_small_units(tmp_path):
+    """It was "0.05 days, 0.00 MWh"."""
+    page = tmp_path / "plan.html"
+    words = ("resnet18", "--gpu", "h200", "--epochs", "1", "--dataset-size", "5e5", "--price", "0.1")
+    text = ask(*words, "--html", str(page))
+    for shown in (text, page.read_text()):
+        assert re.search(r"\d+(\.\d+)? (s|min) \[", shown)
+        assert re.search(r"\d+(\.\d+)? Wh \[", shown)
+        assert re.search(r"\d+(\.\d+)? g CO2", shown)
+        assert re.search(r"0\.00\d+ EUR", shown)
+        assert "0.00 " not in shown
+    run = Plan.from_json(ask(*words, "--json")).run  # records keep their base units
+    assert run.days.estimate < 0.01
+    assert run.energy_mwh.estimate < 1e-3
 
 
 def test_json_is_a_plan_record(tmp_path):
@@ -196,7 +215,7 @@ def test_a_cluster_of_unknown_size_takes_any_number():
 )
 def test_the_last_line_says_how_to_ask_for_days_energy_and_cost(model: str, amount: tuple[str, str]):
     words = (model, "--gpu", "h100", "--global-batch", "64")
-    last = f"for days, energy and cost add: {' '.join(amount)} --price 2.5 (of a GPU-hour)"
+    last = f"for time, energy and cost add: {' '.join(amount)} --price 2.5 (per GPU-hour)"
     assert ask(*words).splitlines()[-1] == last
     assert "energy and cost" not in ask(*words, *amount, "--price", "2.5")
 

@@ -9,43 +9,31 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 from vivace.cli.console import make_console
-from vivace.cli.plan_view import show_candidates, show_grades, show_plan, show_scaling
+from vivace.cli.plan_questions import Amount, Prices, read_tokens, run_question
 from vivace.errors import UserError
-from vivace.plan.answer import layout_record, plan_transformer, plan_vision
 from vivace.plan.budget import Budget, BudgetQuestion, answer_budget
-from vivace.plan.calibration import calibrate_transformer, calibrate_vision, read_measurement
-from vivace.plan.cluster import Site
 from vivace.plan.limits import at_least, more_than_zero
 from vivace.plan.models import built_in_names
-from vivace.plan.request import (
-    LayoutRequest,
-    Request,
-    find_model,
-    find_site,
-    transformer_job,
-    vision_job,
-)
-from vivace.plan.scaling import default_counts, scaling_curve
-from vivace.plan.search import explain, pareto, search
-from vivace.plan.sizing import convolution_advice, transformer_advice
+from vivace.plan.planning import Wanted, make_plan, scaling_of
+from vivace.plan.request import LayoutRequest, Request, find_model, find_site, transformer_job
 from vivace.plan.transformer import Transformer
 from vivace.plan.validate import grade_file
-from vivace.plan.vision import traced
 from vivace.plan.whole_run import RunQuestion
 from vivace.records.base import write_text_atomically
-from vivace.records.plan import Plan, PlanAlternative
+from vivace.records.plan import Plan
+from vivace.records.plan_grade import FileGrade
 from vivace.report.page import page
 from vivace.report.plan_budget_view import show_budget
 from vivace.report.plan_html import plan_section
+from vivace.report.plan_tables import show_grades, show_pareto, show_scaling
+from vivace.report.plan_view import show_plan
 
 __all__ = ["main", "plan_app"]
 
@@ -120,159 +108,46 @@ def model_command(
     save: Annotated[Path | None, typer.Option(help="write the Plan record")] = None,
     html: Annotated[Path | None, typer.Option(help="write a self-contained HTML page")] = None,
 ) -> None:
-    values = {
-        "layers": layers,
-        "hidden": hidden,
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "ffn": ffn,
-        "vocab": vocab,
-    }
-    sizes = {name: value for name, value in values.items() if value is not None}
-    layout = LayoutRequest(tp, pp, cp, virtual_stages, sp, zero, shard_size, micro_batch, recompute, schedule)
+    sizes = {"layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv_heads, "ffn": ffn, "vocab": vocab}
     request = Request(
-        model,
-        cluster,
-        gpu,
-        gpus,
-        gpus_per_node,
-        global_batch,
-        seq_len,
-        image_size,
-        precision,
-        optimizer,
-        attention,
-        compile,
-        layout,
-        sizes,
+        model=model,
+        cluster=cluster,
+        gpu=gpu,
+        gpus=gpus,
+        gpus_per_node=gpus_per_node,
+        global_batch=global_batch,
+        seq_len=seq_len,
+        image_size=image_size,
+        precision=precision,
+        optimizer=optimizer,
+        attention=attention,
+        compile=compile,
+        layout=LayoutRequest(tp, pp, cp, virtual_stages, sp, zero, shard_size, micro_batch, recompute, schedule),
+        sizes={name: value for name, value in sizes.items() if value is not None},
     )
     at_least("--keep", keep, 1)
-    question = _question(tokens, epochs, dataset_size, price, currency, grid, pue, qos)
+    site, found = find_site(request), find_model(request)
+    amount, prices = Amount(tokens, epochs, dataset_size), Prices(price, currency, grid, pue, qos)
+    wanted = Wanted(run_question(found, amount, prices), measurement, do_search, keep)
     console = make_console(stderr=as_json)
-    site = find_site(request)
-    found = find_model(request)
-    if isinstance(found, Transformer):
-        _refuse_for_transformers(found.name, epochs, dataset_size, tokens)
-        plan = _plan_transformer(request, found, site, question, measurement, do_search, keep, scaling, console)
-    else:
-        _refuse_for_images(found, do_search, scaling, tokens)
-        plan = _plan_vision(request, found, site, question, measurement)
-    if save is not None:
-        plan.save(save)
-    if html is not None:
-        write_text_atomically(html, page(f"{plan.model} on {plan.gpus} GPUs", [plan_section(plan)]))
+    if scaling:
+        curves = scaling_of(request, found, site, measurement)
+        show_scaling(curves.strong, "strong scaling: the batch stays", console)
+        show_scaling(curves.weak, "weak scaling: the batch per GPU stays", console)
+        show_pareto(curves.pareto, console)
+    plan = make_plan(request, found, site, wanted)
+    _write(plan, save, html)
     if as_json:
         print(plan.to_json(), end="")
     else:
         show_plan(plan, console)
 
 
-IMAGENET = 1_281_167
-
-
-def _refuse_for_images(name: str, do_search: bool, scaling: bool, tokens: str | None) -> None:
-    for option, given in (("--search", do_search), ("--scaling", scaling), ("--tokens", tokens is not None)):
-        if given:
-            hint = "use --epochs" if option == "--tokens" else "leave it out: image models are planned data-parallel"
-            raise UserError(f"{option} is for transformers, and {name} is an image model", hint=hint)
-
-
-def _refuse_for_transformers(name: str, epochs: float | None, dataset_size: float | None, tokens: str | None) -> None:
-    if epochs is not None and tokens is not None:
-        raise UserError("--tokens and --epochs both say how long to train", hint="give one of them")
-    if epochs is not None and dataset_size is None:
-        raise UserError(
-            f"--epochs of {name} need --dataset-size, the number of sequences", hint="or give --tokens 1e12 instead"
-        )
-
-
-def _question(
-    tokens: str | None,
-    epochs: float | None,
-    dataset_size: float | None,
-    price: float | None,
-    currency: str,
-    grid: str,
-    pue: float | None,
-    qos: str | None,
-) -> RunQuestion | None:
-    at_least("--price", price, 0)
-    at_least("--pue", pue, 1)
-    more_than_zero("--epochs", epochs)
-    more_than_zero("--dataset-size", dataset_size)
-    if tokens is None and epochs is None:
-        return None
-    amount = _amount(tokens) if tokens is not None else None
-    samples = (epochs or 0.0) * (dataset_size or IMAGENET)
-    return RunQuestion(samples, amount, price, currency, grid, pue, qos)
-
-
-def _amount(text: str) -> float:
-    from vivace.plan.words import number
-
-    value = number(text)
-    if value is None or value <= 0:
-        raise UserError(f"--tokens {text!r} is not a number of tokens", hint="write 1e12, 300B or 15T")
-    return value
-
-
-def _plan_transformer(
-    request: Request,
-    model: Transformer,
-    site: Site,
-    question: RunQuestion | None,
-    measurement: Path | None,
-    do_search: bool,
-    keep: int,
-    scaling: bool,
-    console: Console,
-) -> Plan:
-    job, notes = transformer_job(request, model, site)
-    source = None
-    if measurement is not None:
-        job, source = calibrate_transformer(job, read_measurement(measurement)), str(measurement)
-    others: tuple[PlanAlternative, ...] = ()
-    asked = job
-    if do_search or not request.layout.given:
-        found = search(job, request.gpus, keep)
-        job = found[0].job
-        others = tuple(
-            PlanAlternative(
-                layout=layout_record(one.job.layout, one.job.micro_batches),
-                step_ms=one.seconds * 1e3,
-                memory_gib=one.memory_gib,
-                why=explain(found[0], one),
-            )
-            for one in found[1:]
-        )
-        notes = (*notes, "layout found by search")
-    if scaling:
-        counts = default_counts(request.gpus, site.machine.gpus_per_node)
-        strong, weak = scaling_curve(asked, counts), scaling_curve(asked, counts, weak=True)
-        show_scaling(strong, "strong scaling: the batch stays", console)
-        show_scaling(weak, "weak scaling: the batch per GPU stays", console)
-        show_candidates(pareto([point.best for point in strong]), console)
-    plan = plan_transformer(job, site, question, notes, source)
-    return plan.model_copy(
-        update={"alternatives": others, "advice": tuple(str(one) for one in transformer_advice(job))}
-    )
-
-
-def _plan_vision(
-    request: Request, name: str, site: Site, question: RunQuestion | None, measurement: Path | None
-) -> Plan:
-    job, notes = vision_job(request, name, site)
-    source = None
-    if measurement is not None:
-        measured = read_measurement(measurement)
-        element = int(job.precision.activation_bytes)
-        alone = replace(
-            job, model=traced(name, measured.batch_size, request.image_side, element), gpus=1, accumulation=1
-        )
-        job, source = calibrate_vision(job, alone, measured), str(measurement)
-    plan = plan_vision(job, site, request.image_side, question, notes, source)
-    advice = convolution_advice(job.model, job.precision.compute)
-    return plan.model_copy(update={"advice": tuple(str(one) for one in advice)})
+def _write(plan: Plan, save: Path | None, html: Path | None) -> None:
+    if save is not None:
+        plan.save(save)
+    if html is not None:
+        write_text_atomically(html, page(f"{plan.model} on {plan.gpus} GPUs", [plan_section(plan)]))
 
 
 @plan_app.command("budget", help="Backwards: the largest model, the shortest or the cheapest run within limits.")
@@ -303,7 +178,7 @@ def budget_command(
             f"{model} is an image model; budgets are for transformers", hint="use vivace plan MODEL --epochs"
         )
     job, _ = transformer_job(request, found, site)
-    amount = _amount(tokens) if tokens is not None else 20.0 * found.parameters
+    amount = read_tokens(tokens) if tokens is not None else 20.0 * found.parameters
     question = RunQuestion(amount / found.seq_len, amount, price)
     limits = Budget(days, gpu_hours, energy_mwh, cost)
     answer = answer_budget(BudgetQuestion(job, site, gpus, question, limits, batch_given=global_batch is not None))
@@ -335,7 +210,7 @@ def validate_command(
         show_grades(grades, make_console())
 
 
-def _write_rows(path: Path, grades: list[Any]) -> None:
+def _write_rows(path: Path, grades: list[FileGrade]) -> None:
     columns = (
         "file",
         "row_id",

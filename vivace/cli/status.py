@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from vivace.cli.console import make_console
-from vivace.cli.status_view import status_view
 from vivace.errors import UserError
 from vivace.launch.achieved import Achieved, newest_measurement, newest_proof, of_measurement, records_folder
 from vivace.launch.compared import compare, why_not_alike
@@ -19,9 +18,11 @@ from vivace.launch.logs import Logs, find_logs, find_runs
 from vivace.launch.queue import is_job_id, my_jobs
 from vivace.launch.status import Verdict, ask_slurm, crashes, energy_j, verdict, whole_run_s
 from vivace.launch.submit import PLAN
+from vivace.launch.words import slurm_time
 from vivace.records.plan import Plan
 from vivace.records.run import Run
 from vivace.report.dlojz_log import read_log
+from vivace.report.status_view import status_view
 
 __all__ = ["status"]
 
@@ -56,7 +57,7 @@ def status(
     if json:
         typer.echo(dumps(table, indent=2))
     else:
-        make_console(highlight=False, soft_wrap=True).print(status_view(table))
+        make_console(highlight=False, soft_wrap=True).print(status_view(table, slurm_time))
 
 
 def _in_queue(name: str) -> str | None:

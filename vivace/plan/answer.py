@@ -10,12 +10,13 @@ from typing import Any
 
 from vivace.plan.cluster import Site
 from vivace.plan.flops import model_flops_per_token
+from vivace.plan.intervals import interval
 from vivace.plan.job import TransformerJob
 from vivace.plan.layout import Layout
 from vivace.plan.memory import Memory, memory, verdict
 from vivace.plan.step import StepTime, step_time
 from vivace.plan.vision import VisionJob, vision_memory, vision_step_time
-from vivace.plan.whole_run import RunQuestion, interval, whole_run
+from vivace.plan.whole_run import RunQuestion, whole_run
 from vivace.records.plan import Plan, PlanLayout
 
 __all__ = ["hardware_flops_per_step", "layout_record", "plan_transformer", "plan_vision"]

@@ -7,86 +7,28 @@ Reads the CSV files that it is given. No constant is fitted here. Called by the 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from vivace.plan.constants import fitted_files
+from vivace.plan.intervals import Kind, interval
 from vivace.plan.language_rows import Skip, question_from_row, with_file_context
 from vivace.plan.measured import measured_memory, measured_seconds, ran_out_of_memory
 from vivace.plan.memory import first_stage_memory, memory
-from vivace.plan.score import mean_absolute_percentage_error, percent_error, spearman
+from vivace.plan.score import mean_absolute_percentage_error, spearman
 from vivace.plan.step import step_time
 from vivace.plan.tables import Table, read_table
 from vivace.plan.vision_rows import question_from_vision_row, timm_as_vision
+from vivace.records.plan_grade import FileGrade, RowGrade
 
-__all__ = ["FileGrade", "RowGrade", "grade_file", "grade_row"]
-
-
-@dataclass(frozen=True)
-class RowGrade:
-    """One row: what was predicted and what was measured. Blank figures are None."""
-
-    row_id: str
-    model: str
-    layout: str
-    group: str
-    predicted_s: float | None = None
-    measured_s: float | None = None
-    predicted_gib: float | None = None
-    measured_gib: float | None = None
-    ran_out_of_memory: bool = False
-    predicted_out_of_memory: bool = False
-    skipped: str | None = None
-    notes: tuple[str, ...] = ()
-    samples: int = 1
-    """Sequences or images per step."""
-    from_gpu_hours: bool = False
-    """The measured time is that of a whole run, restarts and all; scored apart from step times."""
-
-    @property
-    def time_error_pct(self) -> float | None:
-        if self.predicted_s is None or self.measured_s is None:
-            return None
-        return percent_error(self.predicted_s, self.measured_s)
-
-    @property
-    def used(self) -> bool:
-        has_time = self.predicted_s is not None and self.measured_s is not None
-        has_memory = self.predicted_gib is not None and self.measured_gib is not None
-        return self.skipped is None and (has_time or has_memory or self.ran_out_of_memory)
+__all__ = ["grade_file", "grade_row"]
 
 
-@dataclass(frozen=True)
-class FileGrade:
-    """The scores of one file."""
-
-    file: str
-    fitted: bool
-    rows: int
-    rows_used: int
-    skipped: dict[str, int]
-    step_time_rows: int
-    step_time_mape: float | None
-    worst_row: str | None
-    worst_row_error_pct: float | None
-    gpu_hours_rows: int
-    gpu_hours_mape: float | None
-    memory_rows: int
-    memory_mape: float | None
-    oom_right: int
-    oom_wrong: int
-    fits_right: int
-    fits_wrong: int
-    rank_correlation: float | None
-    rank_groups: int
-    grades: tuple[RowGrade, ...] = ()
-
-    def as_json(self, rows: bool = False) -> dict[str, Any]:
-        data = asdict(self)
-        if not rows:
-            data.pop("grades")
-        return data
+def _inside(measured: float | None, predicted: float | None, kind: Kind) -> bool | None:
+    """Whether the interval that a plan prints would have held the measured figure."""
+    if measured is None or predicted is None:
+        return None
+    around = interval(predicted, kind)
+    return around.low <= measured <= around.high
 
 
 def grade_row(row: dict[str, str]) -> RowGrade:
@@ -95,11 +37,14 @@ def grade_row(row: dict[str, str]) -> RowGrade:
     try:
         question = question_from_row(row)
     except Skip as reason:
-        return RowGrade(row_id, name, "", "", skipped=str(reason))
+        return RowGrade(row_id=row_id, model=name, skipped=str(reason))
     job = question.job
     seconds, need = step_time(job).total, memory(job)
     measured, held = measured_seconds(row, job), measured_memory(row)
     failed = ran_out_of_memory(row)
+    from_gpu_hours = measured is not None and measured[1] == "gpu_hours"
+    # Published figures of pipelines are rank 0's; whether a job fits is decided by its fullest rank.
+    held_gib = held.predicted(first_stage_memory(job)) if held else need.total_gib
     skipped = None if measured or held or failed else "no time, throughput or memory that can be converted"
     return RowGrade(
         row_id=row_id,
@@ -108,15 +53,18 @@ def grade_row(row: dict[str, str]) -> RowGrade:
         group=f"{name}|{job.layout.gpus}|{job.seq_len}|{job.machine.gpu.name}",
         predicted_s=None if failed else seconds,
         measured_s=None if failed or measured is None else measured[0],
-        # Published figures of pipelines are rank 0's; whether a job fits is decided by its fullest rank.
-        predicted_gib=held.predicted(first_stage_memory(job)) if held else need.total_gib,
+        time_inside=_inside(
+            None if failed or measured is None else measured[0], seconds, "run" if from_gpu_hours else "time"
+        ),
+        predicted_gib=held_gib,
         measured_gib=held.gib if held else None,
+        memory_inside=_inside(held.gib if held else None, held_gib, "memory"),
         ran_out_of_memory=failed,
         predicted_out_of_memory=need.total_gib > job.machine.gpu.memory_gib,
         skipped=skipped,
         notes=question.notes,
         samples=job.global_batch,
-        from_gpu_hours=measured is not None and measured[1] == "gpu_hours",
+        from_gpu_hours=from_gpu_hours,
     )
 
 
@@ -125,14 +73,16 @@ def _vision(row: dict[str, str]) -> RowGrade:
     try:
         question = question_from_vision_row(row)
     except Skip as reason:
-        return RowGrade(row_id, name, "", "", skipped=str(reason))
+        return RowGrade(row_id=row_id, model=name, skipped=str(reason))
+    seconds = question.predict().total
     return RowGrade(
         row_id=row_id,
         model=name,
         layout=f"{row.get('n_gpus')} GPU x {row.get('batch_per_gpu')} {row.get('precision')}",
         group=question.group,
-        predicted_s=question.predict().total,
+        predicted_s=seconds,
         measured_s=question.measured_s,
+        time_inside=_inside(question.measured_s, seconds, "time"),
         samples=question.samples,
         notes=question.notes,
     )
@@ -147,7 +97,7 @@ def _grades(table: Table) -> list[RowGrade]:
     if table.kind == "timm":
         return [_vision(timm_as_vision(row)) for row in rows]
     reason = f"columns of another kind: {', '.join(table.columns[:5])}, …"
-    return [RowGrade(row.get("row_id", ""), row.get("model", ""), "", "", skipped=reason) for row in table.rows]
+    return [RowGrade(row_id=row.get("row_id", ""), model=row.get("model", ""), skipped=reason) for row in table.rows]
 
 
 def _rank_correlation(grades: list[RowGrade]) -> tuple[float | None, int]:
@@ -175,6 +125,10 @@ def _rank_correlation(grades: list[RowGrade]) -> tuple[float | None, int]:
     return sum(score * n for score, n in scores) / sum(n for _, n in scores), len(scores)
 
 
+def _share(inside: list[bool | None]) -> float | None:
+    return 100.0 * sum(bool(one) for one in inside) / len(inside) if inside else None
+
+
 def grade_file(path: Path | str) -> FileGrade:
     """Read, predict and score one file."""
     table = read_table(path)
@@ -195,12 +149,15 @@ def grade_file(path: Path | str) -> FileGrade:
         skipped=dict(Counter(g.skipped for g in grades if g.skipped)),
         step_time_rows=len(timed),
         step_time_mape=mean_absolute_percentage_error([(g.predicted_s or 0, g.measured_s or 1) for g in timed]),
+        step_time_inside_pct=_share([g.time_inside for g in timed]),
         worst_row=f"{worst.row_id} ({worst.model}, {worst.layout})" if worst else None,
         worst_row_error_pct=worst.time_error_pct if worst else None,
         gpu_hours_rows=len(runs),
         gpu_hours_mape=mean_absolute_percentage_error([(g.predicted_s or 0, g.measured_s or 1) for g in runs]),
+        gpu_hours_inside_pct=_share([g.time_inside for g in runs]),
         memory_rows=len(remembered),
         memory_mape=mean_absolute_percentage_error([(p or 0, m or 1) for p, m in remembered]),
+        memory_inside_pct=_share([g.memory_inside for g in used if g.has_memory]),
         oom_right=sum(g.predicted_out_of_memory for g in failed),
         oom_wrong=sum(not g.predicted_out_of_memory for g in failed),
         fits_right=sum(not g.predicted_out_of_memory for g in ran),

@@ -13,11 +13,12 @@ from vivace.errors import UserError
 from vivace.hardware.schema import did_you_mean
 from vivace.hardware.specs import ClusterSpec, QosSpec
 from vivace.plan.energy import assumption, busy_share, co2_t, grid_g_per_kwh, job_power_w
+from vivace.plan.intervals import interval
 from vivace.plan.machine import Machine
 from vivace.plan.step import StepTime
-from vivace.records.plan import PlanInterval, PlanRun
+from vivace.records.plan import PlanRun
 
-__all__ = ["RunQuestion", "choose_qos", "interval", "recipe_minutes", "whole_run"]
+__all__ = ["RunQuestion", "choose_qos", "recipe_minutes", "whole_run"]
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,6 @@ class RunQuestion:
 def recipe_minutes(epochs: float, samples: float, samples_per_s: float) -> float:
     """Minutes of a recipe: epochs x samples / throughput."""
     return epochs * samples / samples_per_s / 60.0
-
-
-def interval(estimate: float, kind: str) -> PlanInterval:
-    """The estimate with the spread of the tables: ``time``, ``memory`` or ``run``."""
-    low, high = assumption("interval", f"{kind}_low"), assumption("interval", f"{kind}_high")
-    return PlanInterval(estimate=estimate, low=estimate * low, high=estimate * high)
 
 
 def choose_qos(cluster: ClusterSpec | None, name: str | None, gpus: int) -> QosSpec | None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from vivace.records.base import Part, Record
 
-__all__ = ["Plan", "PlanAlternative", "PlanBudget", "PlanChoice", "PlanInterval", "PlanLayout", "PlanRun"]
+__all__ = ["Plan", "PlanAlternative", "PlanBudget", "PlanChoice", "PlanInterval", "PlanLayout", "PlanPoint", "PlanRun"]
 
 
 class PlanInterval(Part):
@@ -66,6 +66,19 @@ class PlanAlternative(Part):
     step_ms: float
     memory_gib: float
     why: str
+
+
+class PlanPoint(Part):
+    """One number of GPUs of a scaling curve, with its best layout."""
+
+    gpus: int
+    layout: PlanLayout
+    step_ms: float
+    samples_per_s: float
+    memory_gib: float
+    joules_per_sample: float
+    efficiency: float | None = None
+    """Throughput per GPU over that of the smallest number."""
 
 
 class Plan(Record):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from vivace.records.plan import PlanBudget, PlanChoice
+from vivace.report.plan_layout import degrees
 from vivace.report.plan_units import count, days, energy, gpu_hours, money
 
 __all__ = ["show_budget"]
@@ -49,21 +50,14 @@ def _sentences(answer: PlanBudget) -> list[str]:
         why = "take longer" if slower else "go beyond the limits"
         said.append(
             f"The shortest run uses {answer.shortest.gpus:,} of the {answer.gpus:,} GPUs: "
-            f"all of them would {why} ({days(answer.all_gpus.days).split(' [')[0]}, {layout_words(answer.all_gpus)})."
+            f"all of them would {why} ({days(answer.all_gpus.days).split(' [')[0]}, {degrees(answer.all_gpus.layout)})."
         )
     return said
-
-
-def layout_words(choice: PlanChoice) -> str:
-    """The degrees that multiply to the number of GPUs: dp4 x tp8 x pp13."""
-    layout = choice.layout
-    degrees = (("dp", layout.data), ("tp", layout.tensor), ("pp", layout.pipeline), ("cp", layout.context))
-    return " x ".join(f"{name}{value}" for name, value in degrees if value > 1 or name == "dp")
 
 
 def _show(name: str, choice: PlanChoice, console: Console) -> None:
     figures = [days(choice.days), gpu_hours(choice.gpu_hours), energy(choice.energy_mwh)]
     if choice.cost is not None:
         figures.append(money(choice.cost, choice.currency))
-    console.print(f"[bold]{name}[/]: {choice.gpus:,} GPUs, {layout_words(choice)}", highlight=False, soft_wrap=True)
+    console.print(f"[bold]{name}[/]: {choice.gpus:,} GPUs, {degrees(choice.layout)}", highlight=False, soft_wrap=True)
     console.print(f"    {', '.join(figures)}".replace("[", "\\["), highlight=False, soft_wrap=True)

@@ -10,15 +10,17 @@ import math
 
 from vivace.records.plan import PlanInterval
 
-__all__ = ["carbon", "count", "days", "energy", "figure", "gpu_hours", "money", "span"]
+__all__ = ["carbon", "count", "days", "energy", "figure", "gpu_hours", "money", "span", "step"]
 
 # (units of the record, its name), largest first: the first one of which there is at least one is chosen.
 Units = tuple[tuple[float, str], ...]
 # Up to 48 hours are hours, up to 90 minutes are minutes: "1.4 h" says less than "84 min".
 DAY_UNITS: Units = ((2.0, "days"), (90 / 1440, "h"), (90 / 86_400, "min"), (0.0, "s"))
 PER_DAY = {"days": 1.0, "h": 24.0, "min": 1440.0, "s": 86_400.0}
-HOUR_UNITS: Units = ((1e6, "M GPU-hours"), (0.0, "GPU-hours"))
-PER_HOUR = {"M GPU-hours": 1e-6, "GPU-hours": 1.0}
+STEP_UNITS: Units = ((10_000.0, "s"), (0.0, "ms"))
+PER_MS = {"s": 1e-3, "ms": 1.0}
+HOUR_UNITS: Units = ((1e6, "M GPU-hours"), (1.0, "GPU-hours"), (1 / 60, "GPU-minutes"), (0.0, "GPU-seconds"))
+PER_HOUR = {"M GPU-hours": 1e-6, "GPU-hours": 1.0, "GPU-minutes": 60.0, "GPU-seconds": 3600.0}
 ENERGY_UNITS: Units = ((1000.0, "GWh"), (1.0, "MWh"), (1e-3, "kWh"), (0.0, "Wh"))
 PER_MWH = {"GWh": 1e-3, "MWh": 1.0, "kWh": 1e3, "Wh": 1e6}
 CARBON_UNITS: Units = ((1.0, "t"), (1e-3, "kg"), (0.0, "g"))
@@ -73,6 +75,14 @@ def days(value: PlanInterval) -> str:
     '72.0 min [57.6 to 86.4]'
     """
     return _converted(value, DAY_UNITS, PER_DAY)
+
+
+def step(value: PlanInterval) -> str:
+    """
+    >>> step(PlanInterval(estimate=105_220, low=95_000, high=120_000))
+    '105 s [95.0 to 120]'
+    """
+    return _converted(value, STEP_UNITS, PER_MS)
 
 
 def gpu_hours(value: PlanInterval) -> str:

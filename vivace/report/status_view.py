@@ -1,28 +1,31 @@
-"""The answer of ``vivace status`` as a person reads it. Knows the table that ``cli.status`` made, nothing else."""
+"""The answer of ``vivace status`` as a person reads it. Knows the table that ``cli.status`` made, nothing else.
+
+Times are written as Slurm writes them, by the function that the caller gives.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from vivace.launch.words import slurm_time
-
 __all__ = ["status_view"]
 
 Rows = list[tuple[str, str]]
+Clock = Callable[[float], str]
 
 
-def status_view(table: dict[str, Any]) -> Table:
+def status_view(table: dict[str, Any], clock: Clock) -> Table:
     view = Table(box=None, show_header=False, pad_edge=False)
-    for label, text in [*_end(table), *_figures(table), *_plan(table), *_logs(table)]:
+    for label, text in [*_end(table, clock), *_figures(table), *_plan(table), *_logs(table)]:
         view.add_row(Text(label, style="bold"), Text(text))
     return view
 
 
-def _end(table: dict[str, Any]) -> Rows:
+def _end(table: dict[str, Any], clock: Clock) -> Rows:
     rows = [("job", f"{table['job_id']} {table['name']}"), ("state", f"{table['state']}: {table['because']}")]
     if table["last_error"]:
         rows.append(("error", table["last_error"]))
@@ -31,8 +34,8 @@ def _end(table: dict[str, Any]) -> Rows:
     if table["practices"]:
         rows.append(("with", ", ".join(table["practices"])))
     if table["ran_s"] is not None:
-        asked = f" of {slurm_time(table['limit_s'])} asked" if table["limit_s"] else ""
-        rows.append(("ran", f"{slurm_time(table['ran_s'])}{asked}{_other_starts(table)}"))
+        asked = f" of {clock(table['limit_s'])} asked" if table["limit_s"] else ""
+        rows.append(("ran", f"{clock(table['ran_s'])}{asked}{_other_starts(table, clock)}"))
     elif table["restarts"]:
         rows.append(("restarts", str(table["restarts"])))
     if table["crashes"]:
@@ -40,12 +43,12 @@ def _end(table: dict[str, Any]) -> Rows:
     return rows
 
 
-def _other_starts(table: dict[str, Any]) -> str:
+def _other_starts(table: dict[str, Any], clock: Clock) -> str:
     if not table["restarts"]:
         return ""
     every = table["all_starts_ran_s"]
     total = (
-        f"all together {slurm_time(every)}" if every is not None else "the earlier ones are not known without accounts"
+        f"all together {clock(every)}" if every is not None else "the earlier ones are not known without accounts"
     )
     return f", since restart {table['restarts']}; {total}"
 

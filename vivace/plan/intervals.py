@@ -1,0 +1,32 @@
+"""The interval beside each estimate: factors of ``data/intervals.toml``, which say how far plans were off on
+files that they were not made with.
+
+Reads that one file. Called by ``answer.py``, ``whole_run.py`` and ``validate.py``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from vivace.plan.spread import Spread
+from vivace.records.plan import PlanInterval
+
+__all__ = ["Kind", "interval", "printed_spread"]
+
+FILE = Path(__file__).parent / "data" / "intervals.toml"
+Kind = Literal["time", "memory", "run"]
+
+
+@lru_cache(maxsize=3)
+def printed_spread(kind: Kind) -> Spread:
+    table = tomllib.loads(FILE.read_text(encoding="utf-8"))[kind]
+    return Spread(float(table["low"]), float(table["high"]))
+
+
+def interval(estimate: float, kind: Kind) -> PlanInterval:
+    """The estimate with what measured figures may be: a step, the memory of a GPU, or a whole run."""
+    spread = printed_spread(kind)
+    return PlanInterval(estimate=estimate, low=estimate * spread.low, high=estimate * spread.high)
