@@ -5,10 +5,11 @@
     python benchmarks/planted_defects.py --quick --device cpu
 
 Each script of defects/ has a defect, and a switch ``--fixed`` that removes it by hand. `vivace check --json` looks at
-both: the practice should be found with the defect and not without. The price is ``worth`` (an upper bound of the
-speed-up); the truth beside it is ``gain``: the time of a step with the defect over that without it, validation
-included. The checks' own timed windows are the first round; further rounds measure both again, in turn. ``gain_low``
-and ``gain_high`` are the smallest and the largest ratio of any run with the defect to any run without it.
+both: the practice should be found with the defect and not without. The price is ``likely`` (what removing the defect
+should bring, with its range) and ``worth`` (an upper bound); the truth beside it is ``gain``: the time of a step with
+the defect over that without it, validation included. The checks' own timed windows are the first round; further rounds
+measure both again, in turn. ``gain_low`` and ``gain_high`` are the smallest and the largest ratio of any run with the
+defect to any run without it.
 
 ``where_is_right``: the line that the finding names is one marked "# the defect" in the script; empty where the defect
 has no line of its own (a flag that nobody set). Rules that one GPU cannot show say so in ``note``. R18 to R20 are
@@ -34,9 +35,9 @@ from vivace.records.measurement import Measurement
 
 HERE = Path(__file__).parent
 FIELDS = (
-    "rule", "practice", "found_with_defect", "found_without", "worth", "gain", "gain_low", "gain_high",
-    "where_is_right", "where", "rounds", "step_ms_defect", "step_ms_fixed", "also_found", "seconds", "note",
-    "hardware", "torch",
+    "rule", "practice", "found_with_defect", "found_without", "worth", "likely", "likely_low", "likely_high", "gain",
+    "gain_low", "gain_high", "where_is_right", "where", "rounds", "step_ms_defect", "step_ms_fixed", "also_found",
+    "seconds", "note", "hardware", "torch",
 )  # fmt: skip
 MARK = "# the defect"
 RANKS = 2
@@ -149,7 +150,7 @@ def examine(defect: Defect, args: argparse.Namespace, runs: Path, table: Table, 
         practice=" ".join(defect.practices),
         found_with_defect=found is not None,
         found_without=false_alarm is not None,
-        worth=found["worth"] if found else None,
+        **{name: found[name] if found else None for name in ("worth", "likely", "likely_low", "likely_high")},
         gain=statistics.median(times[0]) / statistics.median(times[1]) if ratios else None,
         gain_low=min(ratios, default=None),
         gain_high=max(ratios, default=None),

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from practices.evidence import measurement
 
 from vivace.practices.engine.practice import Saved
-from vivace.records.finding import Finding, Risk
+from vivace.records.finding import Finding, Place, Risk
 from vivace.records.measurement import Mfu, Sync
+from vivace.records.structure import Spot
 from vivace.tune.candidates import candidates, combined, proposals
 from vivace.tune.diagnosis import diagnose, likely_of, together, worth_of
 
@@ -110,3 +111,33 @@ def test_a_finding_of_an_older_record_is_likely_to_bring_half_of_its_bound():
         del finding[name]
     old = Finding.model_validate({**finding, "worth": 2.0})
     assert (old.likely, old.likely_low, old.likely_high) == (pytest.approx(4 / 3), 1.0, 2.0)
+
+
+COPY = Sync(file="train.py", line=9, code="noise = torch.randn(64).to(device)", per_step=1.0)
+READ = Sync(file="train.py", line=12, code="print(loss.item())", per_step=1.0)
+
+
+def made_on_the_host(*syncs: Sync):
+    spot = Spot(file="train.py", line=9, code=COPY.code, copies=1, mib=64.0, made_ms=8.0)
+    copy = {"kind": "Memcpy HtoD (Pageable -> Device)", "per_step": 1.0, "ms_per_step": 6.0, "mib_per_step": 64.0}
+    return measurement(
+        roles={"matmul": 40.0}, structure={"host_made": (spot,)}, profile={"copies": (copy,)}, syncs=syncs,
+        phases={"copy": 6.0, "forward": 40.0, "backward": 54.0},
+    )  # fmt: skip
+
+
+def test_a_copy_that_waits_is_one_finding_that_names_both():
+    found = {f.practice: f for f in diagnose(made_on_the_host(COPY))}
+    assert "no_syncs" not in found
+    assert found["tensors_on_device"].also == ("no_syncs",)
+
+
+def test_a_value_that_is_read_is_a_finding_beside_the_copy():
+    found = {f.practice: f for f in diagnose(made_on_the_host(COPY, READ))}
+    assert found["tensors_on_device"].also == ()
+    assert found["no_syncs"].where == Place(file="train.py", line=12)
+
+
+def test_a_copy_that_waits_is_found_where_no_other_practice_sees_it():
+    found = {f.practice: f for f in diagnose(measurement(roles={"matmul": 40.0}, syncs=(COPY,)))}
+    assert found["no_syncs"].where == Place(file="train.py", line=9)

@@ -57,6 +57,7 @@ class Finding(Part):
     says: str = Field("", description="one sentence with the figures in it")
     setting: str | None = Field(None, description="the word for `--with`")
     by_hand: str = Field("", description="the lines to change, for those who prefer to edit")
+    also: tuple[str, ...] = Field((), description="other practices that see the same cause on the same lines")
     also_try: tuple[str, ...] = Field((), description="other words that may serve as well")
     why_not: str | None = Field(None, description="why it does not apply from outside")
 

@@ -97,6 +97,8 @@ def _paragraph(number: int, finding: Finding) -> list[RenderableType]:
     parts: list[RenderableType] = [head, indented(_sentence(finding.says))]
     if finding.where:
         parts.append(indented(f"{finding.where.file}:{finding.where.line}", "dim"))
+    if finding.also:
+        parts.append(indented(f"the same lines, also seen as: {', '.join(finding.also)}", "dim"))
     if finding.why_not:
         parts.append(indented(f"by hand only: {finding.why_not}", "dim"))
     parts.append(to_copy(finding.by_hand, 6, "cyan"))

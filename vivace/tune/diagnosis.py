@@ -20,6 +20,7 @@ __all__ = ["SMALLEST_WORTH", "by_likely", "diagnose", "likely_of", "makes_room",
 
 SMALLEST_WORTH = 1.02  # less is noise on most machines
 _LARGEST_SHARE = 0.98
+_PRICES = ("exposed_ms", "idle_ms", "worth", "likely", "likely_low", "likely_high")
 _NUMBER_TYPE = {"tf32": "tf32", "bf16": "bf16", "pure_bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 
@@ -27,13 +28,28 @@ def diagnose(measurement: Measurement, probed: Probed | None = None) -> tuple[Fi
     """The findings, ordered by what they are likely to bring."""
     if measurement.step_ms is None or measurement.step_ms.mean <= 0:
         return ()
+    everything = {practice: _found(practice, measurement, probed) for practice in all_practices()}
+    part_of = {practice.name: found.part_of for practice, found in everything.items() if found is not None}
     findings = [
         _finding(practice, found, measurement.step_ms.mean)
-        for practice in all_practices()
-        if (found := _found(practice, measurement, probed)) is not None
+        for practice, found in everything.items()
+        if found is not None
     ]
     kept = [f for f in findings if f.worth >= SMALLEST_WORTH or makes_room(f)]
-    return by_likely(kept)
+    return by_likely(_one_a_cause(kept, part_of))
+
+
+def _one_a_cause(findings: Sequence[Finding], part_of: dict[str, tuple[str, ...]]) -> list[Finding]:
+    """A finding that is only another view of one beside it joins that one, which then is worth what both are."""
+    kept = {f.practice: f for f in findings}
+    for finding in findings:
+        whole = next((kept[name] for name in part_of[finding.practice] if name in kept), None)
+        if whole is None:
+            continue
+        best = {name: max(getattr(whole, name), getattr(finding, name)) for name in _PRICES}
+        kept[whole.practice] = whole.model_copy(update={**best, "also": (*whole.also, finding.practice)})
+        del kept[finding.practice]
+    return list(kept.values())
 
 
 def _found(practice: Practice, measurement: Measurement, probed: Probed | None) -> Found | None:

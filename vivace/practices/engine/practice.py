@@ -48,6 +48,8 @@ class Found:
     """Why it cannot be applied from outside, here."""
     also_try: tuple[str, ...] = ()
     """Further words that a tune may try in its place: ``compile=reduce-overhead``."""
+    part_of: tuple[str, ...] = ()
+    """Practices that have the same cause: where one of them is found, this finding is only another view of it."""
 
 
 @dataclass(frozen=True)
