@@ -21,7 +21,7 @@ from vivace.records.proof import Interval
 from vivace.tune.comparison import by_single_runs, ratio_of, speed
 from vivace.tune.trials import Settings, run_trial
 
-__all__ = ["EXAMPLES", "Side", "ratio", "run_rounds", "vivace_json"]
+__all__ = ["EXAMPLES", "ROOT", "Side", "ratio", "run_rounds", "vivace_json"]
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"

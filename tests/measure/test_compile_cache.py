@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import SCRIPTS, environment
+from practices.changed import run_with
 
 from vivace.measure.inside import compile_cache
 
@@ -100,6 +101,14 @@ def test_asking_for_the_module_does_not_import_it_and_importing_it_is_still_seen
     )
     (tmp_path / "late.py").write_text("class AOTAutogradCacheDetails:\n    pass\n")
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment(), check=True, timeout=240)
+
+
+def test_it_is_there_where_practices_are_applied_and_nothing_is_measured(tmp_path: Path):
+    script = (
+        "import json, sys, torch\n"
+        "print(json.dumps([type(finder).__module__ for finder in sys.meta_path if 'WhenImported' in str(finder)]))\n"
+    )
+    assert run_with(script, ["bf16"], tmp_path).printed == ["vivace.measure.inside.compile_cache"]
 
 
 def test_this_torch_has_the_class_whose_objects_are_the_key():

@@ -1,4 +1,4 @@
-"""Functions of torch that vivace stands in for keep their names: what pickles without us pickles with us."""
+"""Functions of torch that vivace stands in for keep their names, and what they see around a model is told right."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
 from conftest import environment
+
+from vivace.measure.inside.patches import modules
+from vivace.records.structure import Structure
 
 SCRIPT = """
 import pickle, sys, tempfile
@@ -30,3 +34,26 @@ def test_patched_functions_pickle(tmp_path: Path):
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment(), cwd=tmp_path
     )
     assert done.stdout.strip() == "fine", done.stderr
+
+
+def test_autocast_around_the_model_is_told_by_its_dtype():
+    """A GPU's autocast to float32 is on and does nothing; another model under bf16 is mixed precision."""
+    forwards = modules.Forwards()
+    forwards.meet(torch.nn.Linear(2, 2))
+    assert forwards.autocast is None
+    before = torch.get_autocast_dtype("cpu")
+    torch.set_autocast_enabled("cpu", True)
+    torch.set_autocast_dtype("cpu", torch.float32)
+    try:
+        forwards.meet(torch.nn.Linear(2, 2))
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_dtype("cpu", before)
+    assert forwards.autocast == "float32"
+    assert not Structure(autocast="float32").mixed_precision
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        forwards.meet(torch.nn.Linear(2, 2))
+    with torch.autocast("cpu", enabled=False):
+        forwards.meet(torch.nn.Linear(2, 2))
+    assert forwards.autocast == "bfloat16"
+    assert Structure(autocast="bfloat16").mixed_precision

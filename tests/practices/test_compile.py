@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from practices.changed import run_with
+from practices.changed import needs_gpu, run_with
 from practices.evidence import measurement
 
 from vivace.errors import UserError
@@ -102,3 +102,40 @@ def test_the_model_is_compiled_in_place(word: str, says: str, tmp_path: Path):
 def test_a_model_that_the_script_compiles_is_left_alone(tmp_path: Path):
     done = run_with(SCRIPT.replace("WRAP", 'model.compile(backend="eager")'), ["compile"], tmp_path)
     assert done.told == {"compile": "the script already compiles this model"}
+
+
+GRAPHS = """
+import json, torch
+from torch import nn
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64)), nn.Linear(64, 8)
+    def forward(self, x, y):
+        logits = self.head(self.body(x))
+        return logits, nn.functional.cross_entropy(logits, y)
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+data = [(torch.randn(32, 64).cuda(), torch.randint(0, 8, (32,)).cuda()) for _ in range(32)]
+kept, seen = [], []
+while data:
+    losses = LOSSES
+    kept += [loss.detach() for loss in losses]
+    seen.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9).item())
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=NONE)
+print(json.dumps(seen + [loss.item() for loss in kept]))
+"""
+ACCUMULATED = "[(lambda loss: (loss.backward(), loss)[1])(model(*data.pop())[1]) for _ in range(4)]"
+TWO_FORWARDS = "[model(*data.pop())[1], model(*data.pop())[1]]; sum(losses).backward()"
+
+
+@needs_gpu
+@pytest.mark.parametrize(("losses", "none"), [(ACCUMULATED, "True"), (ACCUMULATED, "False"), (TWO_FORWARDS, "True")])
+def test_cuda_graphs_change_no_gradient_and_no_loss(losses: str, none: str, tmp_path: Path):
+    script = GRAPHS.replace("LOSSES", losses).replace("NONE", none)
+    plain = run_with(script, [], tmp_path / "plain").printed
+    done = run_with(script, ["compile=reduce-overhead"], tmp_path / "graphs")
+    assert done.told["compile=reduce-overhead"].startswith("applied")
+    assert done.printed == pytest.approx(plain, rel=1e-3)
