@@ -195,8 +195,7 @@ def main() -> None:
         table = csv.DictWriter(file, FIELDS, lineterminator="\n")
         table.writeheader()
         for cell in grid("grid"):
-            draws = args.draws * (2 if cell.gain == 1.0 else 1)  # false proofs are rare
-            _write(table, cell, [draw_after(cell, draw) for draw in range(draws)])
+            _write(table, cell, [draw_after(cell, draw) for draw in range(args.draws)])
         for cell, draw_one in others():
             _write(table, cell, [draw_one(cell, draw) for draw in range(args.draws)])
         for cell in whole():

@@ -177,6 +177,6 @@ def _step_error(m: Measurement) -> float:
         return 0.0
     block = _BLOCK if count > _BLOCK else 1
     sums = np.concatenate(([0.0], np.cumsum(steps)))
-    means = (sums[block:] - sums[:-block]) / block
-    variance = block * float(np.square(means - steps.mean()).sum()) / ((count - block + 1) * (count - block))
-    return math.sqrt(variance) / float(steps.mean())
+    mean = float(sums[-1]) / count
+    off = (sums[block:] - sums[:-block]) / block - mean
+    return math.sqrt(block * float(off @ off) / ((count - block + 1) * (count - block))) / mean

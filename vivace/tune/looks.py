@@ -46,15 +46,15 @@ def more_would_help(estimate: Estimate, pairs: int, rounds: int) -> bool:
     """Not decided, and no more pairs are needed than a proof may add."""
     if is_proved(estimate, pairs, rounds) or _is_too_small(estimate):
         return False
-    needed = pairs_needed(estimate, pairs, rounds)
-    return pairs < _PAIRS_TO_GIVE_UP or (needed is not None and needed <= max(MOST_PAIRS, rounds))
+    most = max(MOST_PAIRS, rounds)
+    return pairs < _PAIRS_TO_GIVE_UP or pairs_needed(estimate, pairs, rounds, most) is not None
 
 
-def pairs_needed(estimate: Estimate, pairs: int, rounds: int) -> int | None:
-    """In all, to prove the gain if it is what it seems to be; None: it is proved, too small, or hopeless."""
+def pairs_needed(estimate: Estimate, pairs: int, rounds: int, most: int = _FARTHEST) -> int | None:
+    """In all, to prove the gain if it is what it seems to be; None: proved, too small, or more than ``most``."""
     if is_proved(estimate, pairs, rounds) or _is_too_small(estimate):
         return None
-    for number in range(pairs + 1, _FARTHEST + 1):
+    for number in range(pairs + 1, most + 1):
         asked = rounds if number <= MOST_PAIRS else number  # so many must be asked for, and are looked at once
         if is_proved(estimate.after(number), number, asked):
             return number
