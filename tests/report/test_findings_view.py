@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from report.made import in_terminal, made_finding, made_measurement
 
-from vivace.records.finding import Findings
+from vivace.records.finding import Findings, Verdict
 from vivace.report.findings_view import findings_view
 
 
@@ -13,7 +13,7 @@ def test_a_cause_is_told_also_where_nothing_was_found():
     shown = in_terminal(findings_view(findings, made_measurement()))
     assert "Well tuned" in shown
     assert shown.endswith("\ncause: the loader costs 12 ms a step\n")
-    unknown = findings.model_copy(update={"verdict": "unknown", "notes": ("incomplete: the run ended",)})
+    unknown = findings.model_copy(update={"verdict": Verdict.UNKNOWN, "notes": ("incomplete: the run ended",)})
     assert in_terminal(findings_view(unknown, made_measurement())).endswith(
         "is not whole.\nincomplete: the run ended\n"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vivace.errors import UserError
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.trials import Settings, refuse_too_short, run_trial
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -90,7 +90,7 @@ def test_a_trial_that_was_asked_otherwise_is_run(tmp_path: Path, other: dict):
 
 @pytest.mark.parametrize(("now_s", "again"), [(20.0, False), (60.0, True), (None, True)])
 def test_one_that_ran_out_of_time_is_run_again_when_it_may_take_longer(tmp_path: Path, now_s: float, again: bool):
-    known = KNOWN.model_copy(update={"outcome": "timeout", "timeout_s": 20.0})
+    known = KNOWN.model_copy(update={"outcome": Outcome.TIMEOUT, "timeout_s": 20.0})
     assert asked_again(tmp_path / "a", known, timeout_s=now_s).outcome == ("crash" if again else "timeout")
 
 

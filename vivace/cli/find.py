@@ -177,8 +177,8 @@ def _search(
         make_console(highlight=False).print(view(search), crop=False)
     if not search.complete:
         again = f"vivace find {asked.what} --resume {shlex.quote(str(folder))}"
-        again += "" if search.ended == "interrupted" else f" --budget {2 * asked.budget_s / 60:g}"
+        again += "" if search.interrupted else f" --budget {2 * asked.budget_s / 60:g}"
         console.print(f"[bold yellow]vivace:[/] {escape(search.ended)}; what was run is kept", soft_wrap=True)
         console.print(f"[dim]  go on with: {escape(again)}[/]", soft_wrap=True)
-    if search.ended == "interrupted":
+    if search.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)

@@ -24,12 +24,13 @@ import psutil
 from vivace.errors import UserError
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
+from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.records.base import write_text_atomically
 
-__all__ = ["TIME_OVER", "Outcome", "command_not_found", "environment_for", "nowhere", "passthrough", "run_command"]
+__all__ = ["Outcome", "command_not_found", "environment_for", "nowhere", "passthrough", "run_command"]
 
 EXIT_TIMEOUT = 124  # as timeout(1)
-TIME_OVER = "stopped by vivace: the time given by --timeout was over"
+_DID_NOT_END = Ended(Ending.INTERRUPTED, "interrupted, and ended by vivace: it did not end by itself")
 _BOOTSTRAP = Path(__file__).parent / "bootstrap"
 _POLL_S = 0.1
 _STOP_S = 3.0  # time for the process to write what it has seen, before it is terminated
@@ -191,7 +192,7 @@ def _wait(
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
         if len(interrupts) > 1 or (interrupts and now - interrupts[0][0] > _INTERRUPT_S):
-            _ask_for_what_was_seen(process, folder, "interrupted, and ended by vivace: it did not end by itself")
+            _ask_for_what_was_seen(process, folder, _DID_NOT_END)
             _end_tree(process)
             break
         if timeout_s is not None and now - began > timeout_s and not interrupts:
@@ -201,10 +202,10 @@ def _wait(
     return False
 
 
-def _ask_for_what_was_seen(process: subprocess.Popen[bytes], folder: Path, why: str) -> None:
+def _ask_for_what_was_seen(process: subprocess.Popen[bytes], folder: Path, why: Ended) -> None:
     """Each training process has an attendant that writes what it has when it sees the stop file."""
     with contextlib.suppress(OSError):
-        write_text_atomically(folder / STOP_FILE, why)
+        write_text_atomically(folder / STOP_FILE, why.to_text())
     training = len(list(folder.glob("progress-*.json")))
     until = time.monotonic() + _STOP_S
     while process.poll() is None and time.monotonic() < until and len(list(folder.glob("rank-*.json"))) < training:

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,15 +16,16 @@ from typing import Any
 from vivace.errors import UserError
 from vivace.hardware.machine import this_machine
 from vivace.hardware.software import Software
-from vivace.measure.command import TIME_OVER, Outcome, Progress, Sink, run_command
+from vivace.measure.command import Outcome, Progress, Sink, run_command
 from vivace.measure.elsewhere import machine_elsewhere
 from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
-from vivace.measure.inside.settings import ENDED_BY_ITSELF, ENTRY, Settings
+from vivace.measure.inside.settings import ENTRY, Settings
 from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
 from vivace.measure.ranks import Payload, read_payloads
 from vivace.protocol.answers import PracticeAnswer, answers_from_text
+from vivace.protocol.ending import TIME_OVER, Ending
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
@@ -68,6 +69,8 @@ class Measured:
     outcome: Outcome
     message: str | None = None
     hint: str | None = None
+    ending: Ending | None = None
+    """Where there is no record: why the process says it ended."""
 
 
 def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
@@ -112,7 +115,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     _tidy(folder)
     if not any(payload["total_steps"] for payload in payloads):
         message, hint = _why_nothing(request, outcome, seen, payloads[0]["reason"] if payloads else None)
-        return Measured(None, folder, outcome, message, hint)
+        return Measured(None, folder, outcome, message, hint, _ending(payloads))
     if not folder.is_dir():  # the script cleaned it up under us; the record must not be lost for that
         folder.mkdir(parents=True, exist_ok=True)
     record = merge(
@@ -155,17 +158,22 @@ def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
             return record
         note = f"the measurement is whole; the command then ended with exit code {outcome.exit_code}"
         return record.model_copy(update={"notes": (*record.notes, note)})
-    reason = record.reason
-    if outcome.interrupted and reason == ENDED_BY_ITSELF:
-        reason = "interrupted"
+    reason, ending = record.reason, record.ending
+    if outcome.interrupted and ending is Ending.ENDED_BY_ITSELF:
+        reason, ending = "interrupted", Ending.INTERRUPTED
     elif outcome.timed_out:
-        reason = reason or TIME_OVER
+        reason, ending = reason or TIME_OVER.text, ending or TIME_OVER.kind
     elif outcome.exit_code == 137:
         reason = f"{reason or 'killed (SIGKILL)'}; the kernel kills a process that takes too much memory"
+        ending = ending if ending is Ending.OUT_OF_MEMORY else Ending.KILLED
     elif outcome.exit_code != 0:
-        reason = reason or f"the command ended with exit code {outcome.exit_code}"
+        reason, ending = reason or f"the command ended with exit code {outcome.exit_code}", ending or Ending.FAILED
     status: Any = "partial" if reason else record.status
-    return record.model_copy(update={"status": status, "reason": reason})
+    return record.model_copy(update={"status": status, "reason": reason, "ending": ending})
+
+
+def _ending(payloads: Sequence[Payload]) -> Ending | None:
+    return Ending(payloads[0]["ending"]) if payloads and payloads[0]["ending"] else None
 
 
 def _machine_of(payload: Payload) -> Machine:

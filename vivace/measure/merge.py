@@ -14,6 +14,7 @@ from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import Payload, missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
 from vivace.protocol.answers import PracticeAnswer
+from vivace.protocol.ending import Ending
 from vivace.records.first_steps import FirstSteps
 from vivace.records.machine import Machine
 from vivace.records.measurement import (
@@ -71,6 +72,7 @@ def merge(
     return Measurement(
         status="partial" if partial or missing else "complete",
         reason=_reason(partial, missing, world),
+        ending=_ending(partial, missing),
         missing_ranks=missing,
         steps=steps,
         warmup_steps=first["warmup_steps"],
@@ -141,6 +143,12 @@ def _reason(partial: Sequence[Payload], missing: Sequence[int], world: int) -> s
     if missing:
         reasons.append(f"{name_ranks(missing)} of {world} did not report")
     return "; ".join(reasons) if reasons else None
+
+
+def _ending(partial: Sequence[Payload], missing: Sequence[int]) -> Ending | None:
+    if partial and partial[0]["ending"]:
+        return Ending(partial[0]["ending"])
+    return Ending.RANKS_MISSING if missing else None
 
 
 def _why_no_throughput(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from vivace.records.base import Part, Record
 
 __all__ = ["Finding", "Findings", "Place", "Risk", "Unexplained", "Verdict", "unknown_likely"]
-
-Verdict = Literal["tuned", "improvable", "unexplained", "unknown"]
-
 
 _SMALLEST_REST = 0.02  # of a step: a larger speedup than 50 is not believed
 
@@ -23,6 +20,17 @@ class Risk(StrEnum):
     EXACT = "exact"
     ROUNDING = "rounding"
     ALGORITHMIC = "algorithmic"
+
+
+class Verdict(StrEnum):
+    """What the findings say about the job as a whole."""
+
+    TUNED = "tuned"
+    IMPROVABLE = "improvable"
+    UNEXPLAINED = "unexplained"
+    """Nothing was found, but much of the step is not accounted for."""
+    UNKNOWN = "unknown"
+    """There was not enough to see."""
 
 
 class Place(Part):

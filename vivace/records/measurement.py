@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from vivace.protocol.ending import Ending
+from vivace.records import older
 from vivace.records.base import Part, Record
 from vivace.records.first_steps import FirstSteps
 from vivace.records.machine import Machine
@@ -237,6 +239,7 @@ class Measurement(Record):
 
     status: Literal["complete", "partial"]
     reason: str | None = Field(None, description="why it is partial")
+    ending: Ending | None = Field(None, description="the kind of that reason")
     missing_ranks: tuple[int, ...] = Field((), description="ranks of the job that left no figures; no rates then")
     steps: int
     warmup_steps: int
@@ -288,6 +291,11 @@ class Measurement(Record):
     origin: Origin
     machine: Machine
     notes: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_an_older_one(cls, fields: Any) -> Any:
+        return older.measurement(fields)
 
     @property
     def ranks_per_host(self) -> int:

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from enum import StrEnum
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from vivace.records import older
 from vivace.records.base import Part, Record
 from vivace.records.finding import Finding, Risk
 from vivace.records.machine import Machine
 from vivace.records.measurement import Spread
+from vivace.records.trial import Outcome
 
-__all__ = ["NOT_TRIED", "Gain", "Harm", "Interval", "Payback", "Proof", "Rejected", "Side"]
+__all__ = ["Gain", "Harm", "HarmVerdict", "Interval", "Payback", "Proof", "Rejected", "Rejection", "Side"]
 
 
-NOT_TRIED = "not tried"  # how the reason of such a practice begins
+class HarmVerdict(StrEnum):
+    SAME_LOSSES = "same losses"
+    INSIDE = "inside the band"
+    OUTSIDE = "outside the band"
+    NOT_COMPARABLE = "not comparable"
+
+
+class Rejection(StrEnum):
+    """Why a practice is not part of the set that is recommended."""
+
+    NOT_TRIED = "not tried"
+    """There was not enough time."""
+    EXCLUDED = "excluded"
+    """By a practice that was kept."""
+    DID_NOT_RUN = "did not run"
+    NOT_APPLICABLE = "not applicable"
+    NO_GAIN = "no gain"
+    HARMFUL = "harmful"
+    NOT_PROVED = "not proved"
+    """It was in the set, and the set did not get through the proof."""
 
 
 class Interval(Part):
@@ -45,9 +67,15 @@ class Rejected(Part):
     """A practice that was tried and left out, or not tried, and why."""
 
     practice: str
+    reason: Rejection | None = Field(None, description="the kind of reason; None in records of an earlier vivace")
     why: str
     ratio: float | None = Field(None, description="speed against the best set without it, where it was measured")
-    outcome: str | None = None
+    outcome: Outcome | None = Field(None, description="of its trial, where that did not run")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_an_older_one(cls, fields: Any) -> Any:
+        return older.rejected(fields)
 
 
 class Harm(Part):
@@ -57,7 +85,7 @@ class Harm(Part):
     steps); ``band`` is how far two runs of the baseline with different seeds lie from each other.
     """
 
-    verdict: Literal["same losses", "inside the band", "outside the band", "not comparable"]
+    verdict: HarmVerdict
     moved: float | None = None
     band: float | None = None
     norm_moved: float | None = None
@@ -119,4 +147,6 @@ class Proof(Record):
     @property
     def nothing_tried(self) -> bool:
         """For want of time: then nothing is known, good or bad."""
-        return bool(self.rejected) and not self.practices and all(r.why.startswith(NOT_TRIED) for r in self.rejected)
+        if self.practices or not self.rejected:
+            return False
+        return all(rejected.reason is Rejection.NOT_TRIED for rejected in self.rejected)

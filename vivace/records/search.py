@@ -31,7 +31,7 @@ class BatchTried(Part):
 
     @property
     def trained(self) -> bool:
-        return self.outcome == "ok" and self.samples_per_s is not None
+        return self.outcome is Outcome.OK and self.samples_per_s is not None
 
 
 class BatchSearch(Record):
@@ -50,6 +50,7 @@ class BatchSearch(Record):
     largest: int | None = Field(None, description="the largest size that leaves the margin")
     first_too_large: int | None = Field(None, description="the smallest size that did not fit or left less")
     complete: bool = False
+    interrupted: bool = Field(False, description="by Ctrl-C")
     ended: str = Field("", description="why the search went no further")
     advice: tuple[str, ...] = Field((), description="what another batch changes, as proposals")
     run_with: str = Field("", description="the command with the recommended size")
@@ -73,7 +74,7 @@ class LoaderTried(Part):
 
     @property
     def trained(self) -> bool:
-        return self.outcome == "ok" and self.samples_per_s is not None
+        return self.outcome is Outcome.OK and self.samples_per_s is not None
 
 
 class LoaderSearch(Record):
@@ -87,6 +88,7 @@ class LoaderSearch(Record):
     words: tuple[str, ...] = Field((), description="for `run --with`; empty: the script's own setting is the one")
     speedup: float | None = Field(None, description="over the script's own setting, one run each")
     complete: bool = False
+    interrupted: bool = False
     ended: str = ""
     run_with: str = ""
     by_hand: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -11,7 +11,15 @@ from vivace.records.measurement import Measurement
 
 __all__ = ["Outcome", "Trial"]
 
-Outcome = Literal["ok", "out-of-memory", "crash", "timeout", "interrupted"]
+
+class Outcome(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    OUT_OF_MEMORY = "out-of-memory"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    INTERRUPTED = "interrupted"
 
 
 class Trial(Record):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vivace.records.measurement import Measurement
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 
 __all__ = ["Rung", "climb", "ratio_with"]
 
@@ -57,7 +57,7 @@ def _steps_by_set(trials: Sequence[Trial]) -> dict[Words, float]:
 def _by_set(trials: Sequence[Trial], figure: Callable[[Measurement], float | None]) -> dict[Words, list[float]]:
     runs: dict[Words, list[float]] = {}
     for trial in trials:
-        value = figure(trial.measurement) if trial.outcome == "ok" and trial.measurement is not None else None
+        value = figure(trial.measurement) if trial.outcome is Outcome.OK and trial.measurement is not None else None
         if value is not None:
             runs.setdefault(Words(trial.practices), []).append(value)
     return runs

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from vivace.records.finding import Finding, Findings
+from vivace.records.finding import Finding, Findings, Verdict
 from vivace.records.measurement import Measurement
 from vivace.report.to_copy import indented, to_copy
 
@@ -48,10 +48,10 @@ def _not_explained(findings: Findings) -> list[RenderableType]:
 
 
 def _nothing(findings: Findings, record: Measurement) -> RenderableType:
-    if findings.verdict == "unknown":
+    if findings.verdict is Verdict.UNKNOWN:
         why = "contradicts itself" if record.contradictions else "is not whole"
         verdict = Text(f"\nNothing to say: the measurement {why}.", style="yellow")
-    elif findings.verdict == "unexplained":
+    elif findings.verdict is Verdict.UNEXPLAINED:
         verdict = Text(
             "\nNo practice that is missing was found, but much of the step is not explained.", style="yellow"
         )

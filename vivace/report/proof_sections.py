@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from vivace.records.finding import Finding
 from vivace.records.measurement import Origin
-from vivace.records.proof import Gain, Proof, Rejected
+from vivace.records.proof import Gain, HarmVerdict, Proof, Rejected
 from vivace.report.charts.bars import Piece, bar, span_bar
 from vivace.report.charts.curves import curves
 from vivace.report.charts.intervals import Axis, interval_chart
@@ -23,7 +23,10 @@ from vivace.report.run_folder import RunFolder
 
 __all__ = ["proof_sections", "proof_title"]
 
-_HARM_TITLES = {"not comparable": "Harm to the training: not checked", "outside the band": "Harm to the training"}
+_HARM_TITLES = {
+    HarmVerdict.NOT_COMPARABLE: "Harm to the training: not checked",
+    HarmVerdict.OUTSIDE: "Harm to the training",
+}
 
 
 def proof_title(proof: Proof) -> str:
@@ -31,7 +34,7 @@ def proof_title(proof: Proof) -> str:
     if proof.nothing_tried:
         return "No time to try anything"
     if not proof.practices:
-        if proof.harm is not None and proof.harm.verdict == "outside the band":
+        if proof.harm is not None and proof.harm.verdict is HarmVerdict.OUTSIDE:
             return "Faster, but the losses changed"
         return "Faster, but not proved" if proof.ended is not None else "Nothing tried beats the noise"
     if proof.speedup.low <= 1:

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from vivace.records.proof import Harm, Interval, Proof, Side
+from vivace.records.proof import Harm, HarmVerdict, Interval, Proof, Side
 from vivace.report.figures import counted
 from vivace.report.to_copy import command_to_copy, indented, to_copy
 
@@ -33,7 +33,7 @@ def proof_view(proof: Proof) -> RenderableType:
 
 def shown_harm(proof: Proof) -> Harm | None:
     """That of a set which was not kept is told only where it is why."""
-    kept = bool(proof.practices) or (proof.harm is not None and proof.harm.verdict == "outside the band")
+    kept = bool(proof.practices) or (proof.harm is not None and proof.harm.verdict is HarmVerdict.OUTSIDE)
     return proof.harm if kept else None
 
 
@@ -54,7 +54,7 @@ def _headline(proof: Proof) -> Text:
 
 
 def _why_nothing(proof: Proof) -> str:
-    if proof.harm is not None and proof.harm.verdict == "outside the band":
+    if proof.harm is not None and proof.harm.verdict is HarmVerdict.OUTSIDE:
         return "Nothing is recommended: what is faster changes the losses."
     if proof.ended is not None:
         return f"Nothing is recommended: a run of the proof did not get through ({proof.ended})."
@@ -104,9 +104,9 @@ def _sides(proof: Proof) -> Table:
 
 
 def _harm(harm: Harm) -> Text:
-    if harm.verdict == "not comparable":
+    if harm.verdict is HarmVerdict.NOT_COMPARABLE:
         return Text(f"harm: not checked ({harm.says})", style="yellow")
-    if harm.verdict == "outside the band":
+    if harm.verdict is HarmVerdict.OUTSIDE:
         return Text(f"harm: {harm.verdict}. ", style="red").append(harm.says, style="dim")
     return Text(f"no harm: {harm.verdict}. ", style="green").append(harm.says, style="dim")
 

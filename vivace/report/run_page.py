@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vivace.records.finding import Findings
+from vivace.records.finding import Findings, Verdict
 from vivace.report.common_sections import findings_section
 from vivace.report.figures import ratio
 from vivace.report.measurement_sections import measurement_sections, measurement_title
@@ -42,10 +42,10 @@ def _step_ms(run: RunFolder) -> float | None:
 
 
 _TITLE_OF_NOTHING = {
-    "tuned": "Nothing holds it back",
-    "unexplained": "Nothing was found, but not all is explained",
-    "unknown": "Nothing was found",
-    "improvable": "Nothing was found",
+    Verdict.TUNED: "Nothing holds it back",
+    Verdict.UNEXPLAINED: "Nothing was found, but not all is explained",
+    Verdict.UNKNOWN: "Nothing was found",
+    Verdict.IMPROVABLE: "Nothing was found",
 }
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from vivace.records.base import last_line
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
+from vivace.records.trial import Outcome
 from vivace.report.figures import bytes_gib, counted
 from vivace.report.to_copy import command_to_copy, to_copy
 
@@ -67,7 +68,7 @@ def _batch_answer(search: BatchSearch) -> list[RenderableType]:
 
 def _remark(one: BatchTried, search: BatchSearch) -> str:
     if not one.trained:
-        why = "" if one.outcome == "out-of-memory" else last_line(one.message)
+        why = "" if one.outcome is Outcome.OUT_OF_MEMORY else last_line(one.message)
         return f"[yellow]{one.outcome}[/] {escape(why)}"
     if one.margin_gib is not None and one.margin_gib < search.margin_gib:
         return "[yellow]leaves less than the margin[/]"

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.proof import Gain, Interval
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of, without
 from vivace.tune.comparison import by_single_runs
@@ -35,7 +35,7 @@ def leave_one_out(
             continue
         limit = min(limit_s(found), bench.left_s - keep_s)
         trial = bench.run(f"without-{word}", without(words, word), limit_s=limit)
-        if trial.outcome == "ok":
+        if trial.outcome is Outcome.OK:
             trials[word] = trial
     return trials
 
@@ -92,7 +92,7 @@ def _alone(bench: Bench, found: Search, word: str) -> Trial | None:
         return None
     limit = min(limit_s(found), max(bench.left_s, found.again.seconds))
     trial = bench.run(f"alone-{word}", (word,), limit_s=limit)
-    return trial if trial.outcome == "ok" and refusal(trial, word) is None else None
+    return trial if trial.outcome is Outcome.OK and refusal(trial, word) is None else None
 
 
 def limit_s(found: Search) -> float:

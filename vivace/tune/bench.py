@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.measure.command import Progress, Sink
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.trials import Settings, run_trial
 
 __all__ = ["Bench", "Interrupted"]
@@ -65,7 +65,7 @@ class Bench:
             trial = run_trial((*self.prefix, *self.command), words, folder, settings, self.sink, self.progress)
         except KeyboardInterrupt:
             raise Interrupted(self.folder) from None
-        if trial.outcome == "interrupted":
+        if trial.outcome is Outcome.INTERRUPTED:
             raise Interrupted(self.folder)
         self.trials.append(trial)
         self.used_s += trial.seconds

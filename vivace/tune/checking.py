@@ -14,7 +14,7 @@ from vivace.practices.engine.pricing import step_ms
 from vivace.practices.engine.registry import split_word
 from vivace.records.finding import Finding, Findings, Unexplained, Verdict
 from vivace.records.measurement import Measurement
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.accounting import unexplained_time
 from vivace.tune.bench import Interrupted
 from vivace.tune.diagnosis import SMALLEST_WORTH, by_likely, diagnose, together, worth_of
@@ -61,7 +61,7 @@ def _probe_runner(request: Request, folder: Path, progress: Progress) -> RunProb
 
     def run(word: str) -> Trial:
         trial = run_trial(request.command, (word,), folder / "probes" / word[6:], settings, nowhere, progress)
-        if trial.outcome == "interrupted":
+        if trial.outcome is Outcome.INTERRUPTED:
             raise Interrupted(folder)
         return trial
 
@@ -94,10 +94,10 @@ def _what_was_not_seen(record: Measurement, interrupted: bool) -> tuple[str, ...
 
 def _verdict(found: tuple[Finding, ...], unexplained: Unexplained | None, record: Measurement) -> Verdict:
     if any(finding.worth >= SMALLEST_WORTH for finding in found):
-        return "improvable"
+        return Verdict.IMPROVABLE
     if record.status != "complete" or record.contradictions:
-        return "unknown"
-    return "tuned" if unexplained is None else "unexplained"
+        return Verdict.UNKNOWN
+    return Verdict.TUNED if unexplained is None else Verdict.UNEXPLAINED
 
 
 def _with_cause(finding: Finding, causes: tuple[Cause, ...], record: Measurement) -> Finding:

@@ -13,7 +13,7 @@ from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.records.finding import Risk
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm, Interval
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of
 from vivace.tune.comparison import Estimate, Pair, baseline_first, by_pairs, by_single_runs
@@ -84,7 +84,7 @@ def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pai
     for side in ("baseline", "tuned") if baseline_first(number) else ("tuned", "baseline"):
         chosen = words if side == "tuned" else ()
         trial = bench.run(f"{label}{number}-{side}", chosen, seed=FIRST_SEED + number, norms=True)
-        if trial.outcome != "ok":
+        if trial.outcome is not Outcome.OK:
             return trial
         sides[side] = trial
     return measured(sides["baseline"]), measured(sides["tuned"])
@@ -92,7 +92,7 @@ def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pai
 
 def _is_of_the_search(trial: Trial, words: tuple[str, ...]) -> bool:
     """A run of this very set with the seed of the search, whose baseline is its twin."""
-    return trial.practices == words and trial.seed_offset == SEARCH_SEED and trial.outcome == "ok"
+    return trial.practices == words and trial.seed_offset == SEARCH_SEED and trial.outcome is Outcome.OK
 
 
 def in_words(pairs: int) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from vivace.practices.engine.pricing import busy_ms, idle_ms, on_gpu, phase_ms, step_ms
 from vivace.practices.engine.probed import Probed
 from vivace.records.measurement import Measurement
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 
 __all__ = ["Cause", "Causes", "RunProbe", "probe", "probes_for"]
 
@@ -64,7 +64,7 @@ def probe(m: Measurement, run: RunProbe) -> Causes:
     probed = Probed()
     for word in probes_for(m):
         trial = run(word)
-        if trial.outcome != "ok" or trial.measurement is None:
+        if trial.outcome is not Outcome.OK or trial.measurement is None:
             continue
         took = step_ms(trial.measurement)
         if word == "probe:same_batch":

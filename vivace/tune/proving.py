@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from vivace.records.base import last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
-from vivace.records.proof import Gain, Proof, Rejected
-from vivace.records.trial import Trial
+from vivace.records.proof import Gain, HarmVerdict, Proof, Rejected, Rejection
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.ablation import ablation, compiles, leave_one_out, limit_s
 from vivace.tune.before_after import mfu_after, payback, runs_of, side
 from vivace.tune.bench import Bench
@@ -25,7 +25,7 @@ __all__ = ["prove"]
 
 _UNSTEADY = 1.3
 _COMPILE_S = 120.0  # to compile a model with cold caches, roughly; a model of minutes will need another look
-_OUTSIDE = "outside the band"
+_OUTSIDE = HarmVerdict.OUTSIDE
 _HARMED = "losses left the band of the baseline's reruns"
 
 
@@ -40,7 +40,7 @@ def prove(bench: Bench, found: Search, rounds: int) -> Proof:
         verdict = _without_what_harms(bench, found, verdict, rounds, notes)
     if verdict.words and verdict.speedup.low <= 1.0:
         notes.append(_not_proved(bench, found, verdict, rounds))
-        verdict = _dropped(found, verdict, "the paired runs do not stand out from the noise")
+        verdict = _dropped(found, verdict, Rejection.NOT_PROVED, "the paired runs do not stand out from the noise")
     of_this_set = dict(lasts) if verdict.words == found.words else {}
     looked_at = {*lasts, *(word for word in verdict.words if word not in found.unproven)}
     of_this_set |= leave_one_out(bench, found, verdict.words, keep_s=found.pair_s, known=looked_at)
@@ -100,7 +100,7 @@ def _without_what_ended(found: Search, verdict: Verdict, notes: list[str]) -> Ve
         notes.append(f"{how}: the proof rests on what was run before")
         return verdict
     notes.append(f"{how}: nothing is recommended")
-    return _dropped(found, verdict, how)
+    return _dropped(found, verdict, Rejection.NOT_PROVED, how)
 
 
 def _without_dead_weight(bench: Bench, found: Search, lasts: dict[str, Trial], keep_s: float) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ def _without_dead_weight(bench: Bench, found: Search, lasts: dict[str, Trial], k
         idle = idle[:1]
     for word in idle:
         why = "beside the others it brings nothing"
-        found.rejected[word] = Rejected(practice=word, why=why, ratio=ratios[word])
+        found.rejected[word] = Rejected(practice=word, reason=Rejection.NO_GAIN, why=why, ratio=ratios[word])
         bench.say(f"  [dim]–[/] {word:32} [dim]{ratios[word]:.2f}× beside the others: left out[/]")
     return tuple(word for word in found.words if word not in idle)
 
@@ -122,7 +122,7 @@ def _as_fast_without(bench: Bench, found: Search, idle: Sequence[str], keep_s: f
     if not left or not bench.has_time_for(keep_s + max(found.again.seconds, found.best.seconds)):
         return False
     trial = bench.run("without-several", left, limit_s=limit_s(found))
-    return trial.outcome == "ok" and ratio_of(measured(found.best), measured(trial)) > 1 - found.noise
+    return trial.outcome is Outcome.OK and ratio_of(measured(found.best), measured(trial)) > 1 - found.noise
 
 
 def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: int, notes: list[str]) -> Verdict:
@@ -136,7 +136,7 @@ def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: i
     if not left:
         return _nothing(found, verdict, notes)
     for word, why in harmful.items():
-        found.rejected[word] = Rejected(practice=word, why=why)
+        found.rejected[word] = Rejected(practice=word, reason=Rejection.HARMFUL, why=why)
         bench.say(f"  [red]✗[/] {word:32} {why}")
     second = paired(bench, found, left, rounds, "again")
     if second.ended is not None and (second.ended.practices or not second.pairs):
@@ -151,7 +151,7 @@ def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: i
 
 def _nothing(found: Search, verdict: Verdict, notes: list[str]) -> Verdict:
     notes.append(f"losses left the band ({verdict.harm.says if verdict.harm else ''}): nothing is recommended")
-    return _dropped(found, verdict, _HARMED)
+    return _dropped(found, verdict, Rejection.HARMFUL, _HARMED)
 
 
 def _harmful(bench: Bench, found: Search, verdict: Verdict) -> dict[str, str]:
@@ -178,7 +178,7 @@ def _alone_with_that_seed(bench: Bench, found: Search, word: str) -> Measurement
         return None
     limit = min(limit_s(found), bench.left_s - found.pair_s)
     trial = bench.run(f"harm-{word}", (word,), seed=FIRST_SEED, norms=True, limit_s=limit)
-    return measured(trial) if trial.outcome == "ok" and refusal(trial, word) is None else None
+    return measured(trial) if trial.outcome is Outcome.OK and refusal(trial, word) is None else None
 
 
 def _other_seeds(found: Search, verdict: Verdict) -> list[Measurement]:
@@ -203,17 +203,18 @@ def _without_what_slows(bench: Bench, found: Search, verdict: Verdict, lasts: di
         return verdict
     for word in slowing:
         why = "the paired runs are faster without it"
-        found.rejected[word] = Rejected(practice=word, why=why, ratio=against[word].median)
+        found.rejected[word] = Rejected(practice=word, reason=Rejection.NO_GAIN, why=why, ratio=against[word].median)
     return second
 
 
-def _dropped(found: Search, verdict: Verdict, why: str) -> Verdict:
+def _dropped(found: Search, verdict: Verdict, reason: Rejection, why: str) -> Verdict:
     """Nothing is recommended after all; what was in the set says why."""
     count = len(verdict.words)
     together = f" ({verdict.speedup.median:.2f}× with {count} practice{'s' if count != 1 else ''})"
     for word in verdict.words:
         ratio = verdict.speedup.median if count == 1 and verdict.pairs else None
-        found.rejected[word] = Rejected(practice=word, why=why + (together if verdict.pairs else ""), ratio=ratio)
+        says = why + (together if verdict.pairs else "")
+        found.rejected[word] = Rejected(practice=word, reason=reason, why=says, ratio=ratio)
     return Verdict((), verdict.pairs, noise_interval(found, verdict.pairs), verdict.harm, verdict.ended)
 
 
@@ -252,7 +253,7 @@ def _proof(bench: Bench, found: Search, verdict: Verdict, gains: tuple[Gain, ...
         speedup=verdict.speedup,
         practices=gains,
         trials=tuple(trial.name for trial in bench.trials),
-        losses_in_band=None if harm is None or harm.verdict == "not comparable" else harm.verdict != _OUTSIDE,
+        losses_in_band=None if harm is None or harm.verdict is HarmVerdict.NOT_COMPARABLE else harm.verdict != _OUTSIDE,
         harm=harm,
         before=side(befores, measured(found.baseline).mfu),
         after=side(afters, mfu_after(bench.trials, verdict)) if afters else None,

@@ -19,8 +19,8 @@ from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.base import last_line
 from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Measurement
-from vivace.records.proof import NOT_TRIED, Rejected
-from vivace.records.trial import Trial
+from vivace.records.proof import Rejected, Rejection
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import alternatives, candidates, combined, without
 from vivace.tune.comparison import ratio_of, speed, stands_out
@@ -38,7 +38,7 @@ _ONLY_ON_TOP = ("compile=max-autotune",)  # minutes of compilation: only where c
 _ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code without them will not pay more
 _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
-_NO_TIME = f"{NOT_TRIED}: too little time was left for it and for the proof"
+_NO_TIME = "not tried: not enough time was left for it and for the proof"
 _LARGEST_NOISE = 0.10
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
@@ -102,22 +102,22 @@ class Search:
         """Try one more practice on top of the best set; whether it stays."""
         words = combined(self.words, word)
         if words is None:
-            return self._reject(word, f"{', '.join(self.words)} is kept, and excludes it")
+            return self._reject(word, Rejection.EXCLUDED, f"{', '.join(self.words)} is kept, and excludes it")
         if not self.has_time(word):
-            return self._reject(word, _NO_TIME)
+            return self._reject(word, Rejection.NOT_TRIED, _NO_TIME)
         trial = self.bench.run(f"try-{word}", words, limit_s=self._limit_s(word))
         name = split_word(word)[0]
-        if trial.outcome != "ok":
+        if trial.outcome is not Outcome.OK:
             self.broken.add(name)
-            return self._reject(word, _why(trial), outcome=trial.outcome)
+            return self._reject(word, Rejection.DID_NOT_RUN, _why(trial), outcome=trial.outcome)
         if why := refusal(trial, word):
             self.refused[name] = _loaders(self.words)
-            return self._reject(word, why)
+            return self._reject(word, Rejection.NOT_APPLICABLE, why)
         self.tried[name] = self.worths.get(name, 1.0)
         ratio = ratio_of(measured(self.best), measured(trial))
         if not self._is_faster(trial):
             how = "slower" if ratio < 1 - self.noise else "within the noise"
-            return self._reject(word, f"{ratio:.2f}× ({how})", ratio=ratio)
+            return self._reject(word, Rejection.NO_GAIN, f"{ratio:.2f}× ({how})", ratio=ratio)
         self.bench.say(f"  [green]✓[/] {word:32} {ratio:.2f}× on top, {trial.seconds:.0f} s")
         self._keep([word], words, trial)
         return True
@@ -132,7 +132,7 @@ class Search:
         limit_s = max(self._limit_s(word) for word in chosen)
         trial = self.bench.run("try-together", words, evidence=True, limit_s=limit_s)
         label = f"{len(chosen)} together"
-        if trial.outcome != "ok":
+        if trial.outcome is not Outcome.OK:
             self.bench.say(f"  [dim]–[/] {label:32} [dim]{_first_line(_why(trial))}: one by one[/]")
             return False
         ratio = ratio_of(measured(self.best), measured(trial))
@@ -146,7 +146,7 @@ class Search:
         self.bench.say(f"  [green]✓[/] {label:32} {ratio:.2f}×, {trial.seconds:.0f} s: {applied}")
         for word, why in refused.items():
             self.refused[split_word(word)[0]] = _loaders(self.words)
-            self._reject(word, why)
+            self._reject(word, Rejection.NOT_APPLICABLE, why)
             words = without(words, word)
         self._keep(chosen, words, trial)
         self.unproven.update(word for word in chosen if word in words)
@@ -155,7 +155,7 @@ class Search:
     @property
     def untried(self) -> list[str]:
         """For want of time."""
-        return [word for word, rejected in self.rejected.items() if rejected.why == _NO_TIME]
+        return [word for word, rejected in self.rejected.items() if rejected.reason is Rejection.NOT_TRIED]
 
     def _is_faster(self, trial: Trial) -> bool:
         return stands_out(measured(self.best), measured(trial), self.noise)
@@ -166,8 +166,10 @@ class Search:
                 self.rejected.pop(word, None)
         self.words, self.best = words, trial
 
-    def _reject(self, word: str, why: str, ratio: float | None = None, outcome: str | None = None) -> bool:
-        self.rejected[word] = Rejected(practice=word, why=why, ratio=ratio, outcome=outcome)
+    def _reject(
+        self, word: str, reason: Rejection, why: str, ratio: float | None = None, outcome: Outcome | None = None
+    ) -> bool:
+        self.rejected[word] = Rejected(practice=word, reason=reason, why=why, ratio=ratio, outcome=outcome)
         self.bench.say(f"  [dim]–[/] {word:32} [dim]{_first_line(why)}[/]")
         return False
 
@@ -245,7 +247,7 @@ def _bundle(found: Search, words: list[str]) -> list[str]:
 def _with_its_loader(found: Search, word: str) -> bool:
     """A practice may not pay only because the loader cannot follow any more: then the two are one attempt."""
     trial = found.bench.trials[-1]
-    if trial.outcome != "ok" or word not in trial.practices or refusal(trial, word):
+    if trial.outcome is not Outcome.OK or word not in trial.practices or refusal(trial, word):
         return False
     now = diagnose(measured(trial))
     found.look_at(now)
@@ -266,11 +268,11 @@ def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) ->
     asked = bench.settings.steps
     bench.settings = replace(bench.settings, steps=asked or _FIRST_STEPS)
     baseline = bench.run("baseline", evidence=True, limit_s=bench.budget_s)
-    if baseline.outcome == "timeout":
+    if baseline.outcome is Outcome.TIMEOUT:
         text = f"the command itself did not get through {bench.settings.steps} steps in {baseline.seconds:.0f} s"
         raise UserError(text, hint="give it more time (--budget MINUTES, --timeout SECONDS) or fewer steps (--steps)")
     refuse_too_short(baseline)
-    if baseline.outcome != "ok":
+    if baseline.outcome is not Outcome.OK:
         hint = "nothing can be tuned before the command itself runs: `vivace measure -- …` shows more"
         raise UserError(f"the command does not train ({baseline.outcome}): {last_line(baseline.message)}", hint=hint)
     step = measured(baseline).step_ms
@@ -278,7 +280,7 @@ def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) ->
     fitting = min(_STEPS[1], max(_STEPS[0], math.ceil(_WINDOW_MS / step.mean)))
     bench.settings = replace(bench.settings, steps=asked or fitting)
     again = bench.run("baseline-again", norms=True)  # for the band of the proof
-    if again.outcome != "ok":
+    if again.outcome is not Outcome.OK:
         raise UserError(f"the command trained once and then did not ({again.outcome}): {last_line(again.message)}")
     bench.say(f"  [dim]·[/] {'baseline':32} {_told_speed(measured(again))}, {again.seconds:.0f} s a trial")
     return Search(bench, allowed, reserve_trials, baseline, again, diagnose(measured(baseline)))
@@ -288,7 +290,7 @@ def _look_again(found: Search, slow: list[str]) -> tuple[list[str], list[str]]:
     trial = found.best
     if measured(trial).profile is None:
         trial = found.bench.run("look-again", found.words, evidence=True)
-    if trial.outcome != "ok":
+    if trial.outcome is not Outcome.OK:
         return [], slow
     now = diagnose(measured(trial))
     quick, slow_now = _split(_not_settled(found, now))
@@ -333,7 +335,7 @@ def _told_speed(m: Measurement) -> str:
 
 
 def _why(trial: Trial) -> str:
-    if trial.outcome == "timeout":
+    if trial.outcome is Outcome.TIMEOUT:
         return f"ended after {trial.seconds:.0f} s: it takes far longer than the baseline"
     return f"{trial.outcome}: {last_line(trial.message)}"
 

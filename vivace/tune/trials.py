@@ -15,10 +15,11 @@ from pathlib import Path
 
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
-from vivace.measure.inside.settings import ENDED_BY_ITSELF
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
+from vivace.protocol.ending import ENDED_BY_ITSELF, Ending
 from vivace.records.base import RecordError
+from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command, safe_text
 from vivace.records.trial import Outcome, Trial
 
@@ -97,7 +98,7 @@ def run_trial(
         timeout_s=settings.timeout_s,
         measurement=measured.measurement,
     )
-    if outcome != "interrupted":
+    if outcome is not Outcome.INTERRUPTED:
         folder.mkdir(parents=True, exist_ok=True)  # scripts delete what they take for their own output
         trial.save(folder / RECORD)
         with contextlib.suppress(OSError):
@@ -109,7 +110,7 @@ def run_trial(
 
 def refuse_too_short(own: Trial) -> None:
     """``own``: the command as it is. One that ends well, only too early, is no crash to the user."""
-    if own.message.startswith(ENDED_BY_ITSELF):
+    if own.measurement is not None and _ended_too_early(own.measurement):
         raise UserError(
             f"the command is too short: {own.message}", hint="let it train for longer, or ask for fewer --steps"
         )
@@ -121,7 +122,7 @@ def _is_the_same(known: Trial, words: Sequence[str], settings: Settings) -> bool
     if (known.practices, known.evidence, known.seed_offset, known.grad_norms) != asked:
         return False
     had_less = known.timeout_s is not None and (settings.timeout_s is None or known.timeout_s < settings.timeout_s)
-    return known.outcome != "timeout" or not had_less
+    return known.outcome is not Outcome.TIMEOUT or not had_less
 
 
 def _known(folder: Path) -> Trial | None:
@@ -134,22 +135,29 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
     record = measured.measurement
     if record is not None and record.status == "complete" and record.step_ms is not None:
         if words and not record.practices:  # ours to mend, and never to be taken for a measurement of the practices
-            return "crash", f"vivace could not apply them: {_last_lines(folder / 'stderr.log')}"
-        return "ok", ""
+            return Outcome.CRASH, f"vivace could not apply them: {_last_lines(folder / 'stderr.log')}"
+        return Outcome.OK, ""
     reason = (record.reason if record is not None else measured.message) or ""
+    ending = record.ending if record is not None else measured.ending
     if measured.outcome.interrupted:
-        return "interrupted", reason
+        return Outcome.INTERRUPTED, reason
     errors = _last_lines(folder / "stderr.log")
     told = _memory_error(folder / "stderr.log")
-    if told or "out of memory" in f"{reason} {errors}".lower() or measured.outcome.exit_code == 137:
-        return "out-of-memory", told or reason or errors
+    says_so = ending is Ending.OUT_OF_MEMORY or "out of memory" in errors.lower()
+    if told or says_so or measured.outcome.exit_code == 137:
+        return Outcome.OUT_OF_MEMORY, told or reason or errors
     if measured.outcome.timed_out:
-        return "timeout", reason
+        return Outcome.TIMEOUT, reason
     if record is not None and record.missing_ranks and measured.outcome.exit_code == 0:
-        return "crash", reason
-    if record is not None and record.reason == ENDED_BY_ITSELF:
-        return "crash", f"{reason} after {record.warmup_steps + record.steps} steps, too few to measure"
-    return "crash", errors or reason
+        return Outcome.CRASH, reason
+    if record is not None and _ended_too_early(record):
+        steps = record.warmup_steps + record.steps
+        return Outcome.CRASH, f"{ENDED_BY_ITSELF.text} after {steps} steps, too few to measure"
+    return Outcome.CRASH, errors or reason
+
+
+def _ended_too_early(record: Measurement) -> bool:
+    return record.ending is Ending.ENDED_BY_ITSELF and not record.missing_ranks
 
 
 def _memory_error(path: Path) -> str | None:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from vivace.protocol.ending import Ended
+
 __all__ = ["STOP_FILE", "Attendant"]
 
 STOP_FILE = "stop"
@@ -28,7 +30,7 @@ class Attendant(threading.Thread):
         folder: Path,
         progress: Callable[[], dict[str, Any]],
         sample: Callable[[], None],
-        on_stop: Callable[[str], None],
+        on_stop: Callable[[Ended], None],
     ) -> None:
         super().__init__(name="vivace-attendant", daemon=True)
         self.folder, self.progress, self.sample, self.on_stop = folder, progress, sample, on_stop
@@ -38,10 +40,10 @@ class Attendant(threading.Thread):
 
     def run(self) -> None:
         while not self.leaving.is_set() and not self.done.wait(_PERIOD_S):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 self._tell()
                 if (self.folder / STOP_FILE).exists():
-                    self.on_stop((self.folder / STOP_FILE).read_text())
+                    self.on_stop(Ended.from_text((self.folder / STOP_FILE).read_text()))
                     return
             self.sample()
         if self.leaving.is_set() and not self.done.wait(_GRACE_S):

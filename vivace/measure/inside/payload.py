@@ -26,6 +26,7 @@ from vivace.measure.inside.recorder import gpu_marks, host_marks
 from vivace.measure.inside.settings import restart_count
 from vivace.measure.inside.structure import describe_structure
 from vivace.measure.inside.timeline import PHASES, Step, Timeline, split
+from vivace.protocol.ending import Ended
 
 if TYPE_CHECKING:
     from vivace.measure.inside.session import Session
@@ -35,7 +36,7 @@ __all__ = ["write"]
 _BACKWARDS = 20  # first steps whose backward passes are counted
 
 
-def write(session: Session, status: str, reason: str | None, touch_gpu: bool) -> None:
+def write(session: Session, status: str, reason: Ended | None, touch_gpu: bool) -> None:
     """Build the payload and put it into the run's folder as ``rank-R-HOST-PID.json``."""
     text = json.dumps(_build(session, status, reason, touch_gpu), default=_plain)
     folder = Path(session.settings.folder)
@@ -52,7 +53,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -> dict[str, Any]:
+def _build(session: Session, status: str, reason: Ended | None, touch_gpu: bool) -> dict[str, Any]:
     on_gpu = session.device.type == "cuda"
     raw, first_is_warmup = _measured_marks(session)
     timelines = _timelines(raw, on_gpu and touch_gpu, session.notes)
@@ -63,7 +64,8 @@ def _build(session: Session, status: str, reason: str | None, touch_gpu: bool) -
     indices = devices_in_use() if touch_gpu else []
     return {
         "status": status,
-        "reason": reason,
+        "reason": reason.text if reason else None,
+        "ending": reason.kind if reason else None,
         "rank": session.rank,
         "world": session.world,
         "restart": restart_count(),

@@ -32,10 +32,11 @@ from vivace.measure.inside.kernels import ProfileWindow
 from vivace.measure.inside.memory import allocator_counts, device_memory, devices_in_use, host_memory
 from vivace.measure.inside.provenance import describe_devices
 from vivace.measure.inside.recorder import Recorder
-from vivace.measure.inside.settings import ENDED_BY_ITSELF, Settings, rank_and_world
+from vivace.measure.inside.settings import Settings, rank_and_world
 from vivace.measure.inside.supply import Feed, Moment
 from vivace.measure.inside.syncs import SyncWatch
 from vivace.measure.inside.warmup import WarmupDetector
+from vivace.protocol.ending import ENDED_BY_ITSELF, Ended, Ending
 
 __all__ = ["Session", "Stage", "end_quickly"]
 
@@ -190,7 +191,7 @@ class Session:
         except Exception as error:
             self.recorder.give_up()
             self.notes.append(f"vivace's own error: {type(error).__name__}: {error}")
-            self._write("partial", self.notes[-1])
+            self._write("partial", Ended(Ending.OWN_ERROR, self.notes[-1]))
 
     def _on_step(self, optimizer: Any, skipped: bool) -> None:
         ends = self.cycles.step(optimizer)
@@ -426,14 +427,16 @@ class Session:
             return
         if self.stage is Stage.TAIL and self.energy is not None:
             self.energy.stop(self.settings.steps + self.stage_steps)
-        self.notes.append(f"the timed window is whole, but what comes after it is not: {why}, while {self.stage.value}")
+        self.notes.append(
+            f"the timed window is whole, but what comes after it is not: {why.text}, while {self.stage.value}"
+        )
         self._write("complete", None)
 
-    def _on_stop_request(self, why: str) -> None:
+    def _on_stop_request(self, why: Ended) -> None:
         """From the attendant's thread, with the training thread perhaps hanging: touch nothing on the GPU."""
         self._write("partial", why, touch_gpu=False)
 
-    def _write(self, status: str, reason: str | None, touch_gpu: bool = True) -> None:
+    def _write(self, status: str, reason: Ended | None, touch_gpu: bool = True) -> None:
         if self.written:
             return
         self.written = True
@@ -456,14 +459,14 @@ def _memory_is_tight() -> bool:
     )
 
 
-def _why_it_ended() -> str:
+def _why_it_ended() -> Ended:
     """The uncaught exception, if one ended the process; its traceback is in the script's own output."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is None:
         return ENDED_BY_ITSELF
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted (Ctrl-C)"
+        return Ended(Ending.INTERRUPTED, "interrupted (Ctrl-C)")
     text = (str(error).splitlines() or [""])[0][:300]
     if isinstance(error, torch.OutOfMemoryError) or _OUT_OF_MEMORY.search(text):
-        return f"out of memory: {text}"
-    return f"the script crashed: {type(error).__name__}: {text}"
+        return Ended(Ending.OUT_OF_MEMORY, f"out of memory: {text}")
+    return Ended(Ending.CRASHED, f"the script crashed: {type(error).__name__}: {text}")

@@ -7,12 +7,11 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 
-__all__ = ["ENDED_BY_ITSELF", "ENTRY", "HOME_VARIABLE", "VARIABLE", "Settings", "rank_and_world", "restart_count"]
+__all__ = ["ENTRY", "HOME_VARIABLE", "VARIABLE", "Settings", "rank_and_world", "restart_count"]
 
 VARIABLE = "VIVACE_INSIDE"
 HOME_VARIABLE = "VIVACE_HOME"
 ENTRY = "vivace.measure.inside.install"
-ENDED_BY_ITSELF = "the script ended by itself"  # why a record is partial: it had fewer steps than were asked for
 
 
 @dataclass(frozen=True)

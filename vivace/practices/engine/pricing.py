@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vivace.measure.inside.idle import ALLOCATING
+from vivace.protocol.ending import Ending
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Copies, Measurement
@@ -199,7 +200,7 @@ _NEARLY_FULL = 0.9
 def out_of_memory(m: Measurement) -> bool:
     """Whether the run ended, or an allocation failed, for want of GPU memory."""
     device = m.memory.device
-    return "out of memory" in (m.reason or "").lower() or bool(device and device.out_of_memory_errors)
+    return m.ending is Ending.OUT_OF_MEMORY or bool(device and device.out_of_memory_errors)
 
 
 def memory_limit(m: Measurement) -> str | None:

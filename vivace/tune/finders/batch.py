@@ -18,7 +18,7 @@ from vivace.records.base import last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
 from vivace.records.search import BatchSearch, BatchTried
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.finders.asked import Asked
 from vivace.tune.finders.batch_size import micro_batch
@@ -44,7 +44,7 @@ def find_batch(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: 
         finder.start()
         finder.go_on()
     except (Interrupted, KeyboardInterrupt):
-        finder.ended = "interrupted"
+        finder.ended, finder.interrupted = "interrupted", True
     return finder.save()
 
 
@@ -67,19 +67,20 @@ class _Finder:
     longest_s: float = 0.0
     ended: str = ""
     complete: bool = False
+    interrupted: bool = False
 
     def start(self) -> None:
         """The command as it is: its size is where the search begins."""
         trial = self._run("own", self.asked.command)
         refuse_too_short(trial)
         written = value_of(self.asked.command, self.asked.flag)
-        if trial.outcome == "out-of-memory" and written is not None:
+        if trial.outcome is Outcome.OUT_OF_MEMORY and written is not None:
             self.own_size = written
-        elif trial.outcome != "ok" or trial.measurement is None:
+        elif trial.outcome is not Outcome.OK or trial.measurement is None:
             smaller = f"give it a size that does: -- COMMAND {self.asked.flag} 8"
             raise UserError(
                 f"the command does not train as it is ({trial.outcome}): {last_line(trial.message)}",
-                hint=smaller if trial.outcome == "out-of-memory" else "`vivace measure -- COMMAND` shows more",
+                hint=smaller if trial.outcome is Outcome.OUT_OF_MEMORY else "`vivace measure -- COMMAND` shows more",
             )
         else:
             self.first_record = trial.measurement
@@ -93,7 +94,7 @@ class _Finder:
         The same once more with that batch first; or ``trial``, where there is none to be had.
         """
         record = trial.measurement
-        if self.longest_first is not None or trial.outcome != "ok" or record is None:
+        if self.longest_first is not None or trial.outcome is not Outcome.OK or record is None:
             return trial
         self.longest_first = ()
         if not record.inputs_vary:
@@ -103,7 +104,7 @@ class _Finder:
         answer = longest.measurement.practices.get(word) if longest.measurement else None
         applied = answer is not None and answer.applied
         text = answer.text if answer is not None else ""
-        if longest.outcome != "out-of-memory" and not applied:
+        if longest.outcome is not Outcome.OUT_OF_MEMORY and not applied:
             self.worst_case = _longest_seen(record, why_not=text)
             return trial
         self.longest_first = (word,)
@@ -136,10 +137,10 @@ class _Finder:
     def _refuse_a_flag_that_is_none(self, trial: Trial) -> None:
         """The first size that is asked for crashes: is it the size, or does the script not know the flag?"""
         flag, known = self.asked.flag, value_of(self.asked.command, self.asked.flag) is not None
-        if trial.outcome != "crash" or known or len(self.tried) > 1 or self.own_size is None:
+        if trial.outcome is not Outcome.CRASH or known or len(self.tried) > 1 or self.own_size is None:
             return
         again = self._run("own-with-flag", with_value(self.asked.command, flag, self.own_size))
-        if again.outcome != "ok":
+        if again.outcome is not Outcome.OK:
             raise UserError(
                 f"the command fails with {flag} although it trains without: {last_line(again.message)}",
                 hint="--flag names the option that sets the batch size: --flag --batch-size, or --flag data.batch=",
@@ -153,7 +154,7 @@ class _Finder:
 
     def _read(self, size: int, trial: Trial) -> BatchTried:
         record, place = trial.measurement, f"trials/{trial.name}"
-        if trial.outcome != "ok" or record is None:
+        if trial.outcome is not Outcome.OK or record is None:
             return BatchTried(size=size, outcome=trial.outcome, message=trial.message, trial=place)
         micro = micro_batch(record)
         self.first_record = self.first_record or record
@@ -216,6 +217,7 @@ class _Finder:
             largest=top,
             first_too_large=min((size for size in bad if top is None or size > top), default=None),
             complete=self.complete,
+            interrupted=self.interrupted,
             ended=self.ended,
             advice=self._advice(chosen),
             run_with=shlex.join(safe_command(command)),

@@ -20,7 +20,7 @@ from vivace.records.base import last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
 from vivace.records.search import LoaderSearch, LoaderTried
-from vivace.records.trial import Trial
+from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.finders.asked import Asked
 from vivace.tune.finders.batch_size import check_batch_is_known
@@ -46,7 +46,7 @@ def find_loader(asked: Asked, folder: Path, sink: Sink, progress: Progress, say:
         if finder.limits:
             finder.go_on()
     except (Interrupted, KeyboardInterrupt):
-        finder.ended, finder.complete = "interrupted", False
+        finder.ended, finder.interrupted, finder.complete = "interrupted", True, False
     return finder.save()
 
 
@@ -90,12 +90,13 @@ class _Finder:
     cores: int = 1
     ended: str = ""
     complete: bool = False
+    interrupted: bool = False
 
     def start(self) -> None:
         """The command as it is: does it wait for its loader at all?"""
         trial = self.bench.run("own")
         refuse_too_short(trial)
-        if trial.outcome != "ok" or trial.measurement is None:
+        if trial.outcome is not Outcome.OK or trial.measurement is None:
             raise UserError(f"the command does not train as it is ({trial.outcome}): {last_line(trial.message)}")
         self.own = trial.measurement
         check_batch_is_known(self.own)
@@ -141,7 +142,7 @@ class _Finder:
             return False
         trial = self.bench.run("-".join(words).replace("=", "-"), words)
         self._note(words, workers, prefetch, trial)
-        if trial.outcome == "ok" and not self.tried[-1].trained:
+        if trial.outcome is Outcome.OK and not self.tried[-1].trained:
             refused = self.tried[-1].message
             self.ended = (
                 f"the loader cannot be changed from outside: {refused}"
@@ -153,7 +154,7 @@ class _Finder:
         return True
 
     def _note(self, words: tuple[str, ...], workers: int, prefetch: int | None, trial: Trial) -> None:
-        record = trial.measurement if trial.outcome == "ok" else None
+        record = trial.measurement if trial.outcome is Outcome.OK else None
         refused = _refused(record, words) if record else ""
         host = record.memory.host if record else None
         one = LoaderTried(
@@ -186,6 +187,7 @@ class _Finder:
             words=words,
             speedup=best.samples_per_s / own.samples_per_s if faster else None,  # type: ignore[union-attr, operator]
             complete=self.complete,
+            interrupted=self.interrupted,
             ended=self.ended,
             run_with=_run_with(words, safe_command(self.asked.command)),
             by_hand=_by_hand(best) if best and words else "",

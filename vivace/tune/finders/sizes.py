@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vivace.records.search import BatchTried
+from vivace.records.trial import Outcome
 
 __all__ = ["KNEE_SHARE", "Next", "fits", "knee", "largest", "next_size"]
 
@@ -32,7 +33,7 @@ def fits(tried: BatchTried, margin_gib: float) -> bool:
 
 
 def lacks_memory(tried: BatchTried, margin_gib: float) -> bool:
-    return tried.outcome == "out-of-memory" or (tried.trained and not fits(tried, margin_gib))
+    return tried.outcome is Outcome.OUT_OF_MEMORY or (tried.trained and not fits(tried, margin_gib))
 
 
 def next_size(tried: Sequence[BatchTried], start: int, margin_gib: float, values: Sequence[int] | None = None) -> Next:
@@ -66,7 +67,7 @@ def _next_of(values: Sequence[int], known: dict[int, BatchTried]) -> Next:
     for size in sorted(values):
         if size not in known:
             return Next(size)
-        if known[size].outcome == "out-of-memory":
+        if known[size].outcome is Outcome.OUT_OF_MEMORY:
             return Next(None, f"{size} ran out of memory: larger ones were not run")
     return Next(None, "all the values were run")
 
