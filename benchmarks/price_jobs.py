@@ -135,9 +135,11 @@ IMAGES, TOKENS, NUMBERS = "images", "tokens", "numbers"
 JOBS: dict[str, tuple[str, Callable[[frozenset[str]], nn.Module], tuple[int, ...], tuple[int, ...]]] = {
     "convnet": (IMAGES, lambda w: ConvNet(64, 24, bias="bias" in w), (128, 3, 64, 64), (8, 3, 64, 64)),
     "convnet_small": (IMAGES, lambda w: ConvNet(64, 9, bias="bias" in w), (32, 3, 32, 32), (4, 3, 32, 32)),
+    "convnet_large": (IMAGES, lambda w: ConvNet(128, 12, bias="bias" in w), (256, 3, 128, 128), (8, 3, 64, 64)),
     "photos": (IMAGES, lambda w: ConvNet(64, 9), (128, 3, 128, 128), (8, 3, 64, 64)),
     "photos_light": (IMAGES, lambda w: ConvNet(64, 12), (256, 3, 128, 128), (8, 3, 64, 64)),
     "gpt": (TOKENS, lambda w: Gpt(8, 768, 32768, "attention" in w), (8, 1024), (1, 64)),
+    "gpt_wide": (TOKENS, lambda w: Gpt(8, 1536, 32768, "attention" in w), (16, 1024), (1, 64)),
     "gpt_small": (TOKENS, lambda w: Gpt(6, 256, 4096, "attention" in w), (8, 256), (1, 32)),
     "mlp": (NUMBERS, lambda w: _mlp(1024, 24), (8192, 1024), (16, 1024)),
     "mlp_small": (NUMBERS, lambda w: _mlp(256, 24), (256, 256), (16, 256)),
@@ -148,6 +150,16 @@ JOBS: dict[str, tuple[str, Callable[[frozenset[str]], nn.Module], tuple[int, ...
 LOADED = {"photos": 12, "photos_light": 2}  # passes over a picture
 
 PAIRS = (
+    Pair("convnet_large", "", "channels_last", "channels_last"),
+    Pair("convnet_large", "", "bf16", "bf16"),
+    Pair("convnet_large", "", "cudnn_benchmark", "cudnn_benchmark"),
+    Pair("convnet_large", "bias", "", "bias_before_norm"),
+    Pair("convnet_large", "bf16", "bf16+channels_last", "channels_last"),
+    Pair("convnet_large", "bf16+channels_last", "bf16+channels_last+compile", "compile", compiles=True),
+    Pair("convnet_large", "graph_validation", "validation", "no_grad_validation"),
+    Pair("gpt_wide", "bf16", "bf16+compile", "compile", compiles=True),
+    Pair("gpt_wide", "bf16", "bf16+fused_optimizer", "fused_optimizer"),
+    Pair("gpt_wide", "bf16+attention", "bf16", "attention"),
     Pair("convnet", "", "channels_last", "channels_last"),
     Pair("convnet", "", "bf16", "bf16"),
     Pair("convnet", "", "cudnn_benchmark", "cudnn_benchmark"),

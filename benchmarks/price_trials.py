@@ -11,7 +11,6 @@ measured by vivace in a fresh process, with its evidence (``price_measurements.j
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import statistics
@@ -26,6 +25,7 @@ from rows import Clock, Table, hardware, say
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+RESULTS = HERE / "results"
 FIELDS = (
     "job", "practice", "before", "after", "gain", "gain_low", "gain_high", "before_ms", "after_ms", "rounds",
     "hardware", "torch",
@@ -34,7 +34,7 @@ ROUND_S = {"cuda": 0.2, "cpu": 0.5}
 ROUNDS = 3
 STEPS = 20
 IN_FLIGHT = 3
-UNUSED = ("series_ms", "losses", "trajectory", "gradient_norms", "ranks", "host_phases_ms")
+UNUSED = ("series_ms", "losses", "trajectory", "gradient_norms", "ranks", "notes")
 KEPT_SERIES = ("loader",)
 
 
@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, help="minutes for everything")
     parser.add_argument("--output", type=Path, required=True, help="folder for the two tables")
     parser.add_argument("--no-compile", action="store_true", help="leave out what has to be compiled")
+    parser.add_argument("--missing", action="store_true", help="measure only what results/ has no measurement of")
     parser.add_argument("--part", choices=("compile", "gains", "measure"), help="one part only")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
@@ -58,15 +59,20 @@ def main() -> None:
     if args.part == "gains":
         gains(args, clock)
     elif args.part is None:
-        again = [sys.executable, __file__, "--device", args.device, "--output", str(args.output), "--part", "gains"]
-        again += ["--only", args.only] if args.only else []
-        again += ["--no-compile"] if args.no_compile else []
-        try:
-            subprocess.run(again, timeout=clock.timeout_s(240), check=False)
-        except subprocess.TimeoutExpired:
-            say("not all gains were timed: the time is over")
+        for job in dict.fromkeys(pair.job for pair in wanted(args)):
+            gains_of(job, args, clock)
     if args.part in (None, "measure"):
         measure_all(args, clock)
+
+
+def gains_of(job: str, args: argparse.Namespace, clock: Clock) -> None:
+    """In a process of its own: what one job leaves behind must not slow the next one down."""
+    command = [sys.executable, __file__, "--device", args.device, "--output", str(args.output), "--part", "gains"]
+    command += ["--only", job, *(["--no-compile"] if args.no_compile else [])]
+    try:
+        subprocess.run(command, timeout=clock.timeout_s(120), check=False)
+    except subprocess.TimeoutExpired:
+        say(f"{job}: not all gains were timed")
 
 
 def wanted(args: argparse.Namespace) -> list[Any]:
@@ -157,7 +163,10 @@ def timed(step: Any, count: int, device: str) -> float:
 
 
 def measure_all(args: argparse.Namespace, clock: Clock) -> None:
-    variants = list(dict.fromkeys((pair.job, pair.before) for pair in wanted(args)))
+    known = {(kept["job"], kept["words"]) for kept in map(json.loads, _lines(RESULTS / "price_measurements.jsonl"))}
+    variants = dict.fromkeys((pair.job, pair.before) for pair in wanted(args))
+    if args.missing:
+        variants = {variant: None for variant in variants if variant not in known}
     records = args.output / "price_measurements.jsonl"
     environment = {**os.environ, "PRICE_GATE": str((args.output / "gate").resolve())}
 
@@ -193,14 +202,23 @@ def measure_all(args: argparse.Namespace, clock: Clock) -> None:
 def compact(record: dict[str, Any]) -> dict[str, Any]:
     """Without what no price is computed from."""
     kept = {name: value for name, value in record.items() if name not in UNUSED}
-    kept["host_phases_ms"] = record.get("host_phases_ms", {})
     kept["series_ms"] = {name: record["series_ms"][name] for name in KEPT_SERIES if name in record["series_ms"]}
-    return json.loads(json.dumps(kept), parse_float=lambda text: float(f"{float(text):.5g}"))
+    kept["energy"] = {"measured": False, "how": "not kept"}
+    kept["origin"] = {**record["origin"], "command": [], "folder": "", "environment": {}}
+    gpus = [{**gpu, "uuid": None} for gpu in record["machine"]["gpus"]]
+    kept["machine"] = {**record["machine"], "hostname": "", "os": "", "missing": [], "gpus": gpus}
+    if kept.get("profile"):
+        kept["profile"] = {**kept["profile"], "top": [_short(kernel) for kernel in kept["profile"]["top"]]}
+    text = json.dumps(kept).replace(str(ROOT) + "/", "")
+    return json.loads(text, parse_float=lambda text: float(f"{float(text):.5g}"))
 
 
-def read_gains(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+def _short(kernel: dict[str, Any]) -> dict[str, Any]:
+    return {**kernel, "name": kernel["name"][:60]}
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.is_file() else []
 
 
 if __name__ == "__main__":

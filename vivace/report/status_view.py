@@ -47,9 +47,7 @@ def _other_starts(table: dict[str, Any], clock: Clock) -> str:
     if not table["restarts"]:
         return ""
     every = table["all_starts_ran_s"]
-    total = (
-        f"all together {clock(every)}" if every is not None else "the earlier ones are not known without accounts"
-    )
+    total = f"all together {clock(every)}" if every is not None else "the earlier ones are not known without accounts"
     return f", since restart {table['restarts']}; {total}"
 
 
