@@ -44,6 +44,8 @@ def profile(**ms: float) -> Profile:
         ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x4_nn_align4>", "32"),
         ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>)", "32"),
         ("cudnn_infer_ampere_scudnn_128x64_relu_xregs_large_nn_v1", "32"),
+        ("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize64x32x64_stage5", "32"),
+        ("void cutlass__5x_cudnn::Kernel<cutlass_tensorop_s1688dgrad_optimized_tf32_256x64_16x4_nhwc_unity>", "32"),
         (BF16, "16"),
         ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT", "16"),
         ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "16"),  # adds up in fp32

@@ -70,6 +70,16 @@ def test_gradients_that_are_set_to_zero_move_out_too(marks: list[None]):
     assert len(loop.memory.moved) == 2  # weight and bias
 
 
+def test_gradients_of_another_network_move_out_too(marks: list[None]):
+    loop, other = Loop(), Loop()
+    other.memory = loop.memory
+    loop.forward().sum().backward()
+    of_graph = loop.net.weight.grad
+    other.forward().sum().backward()
+    assert loop.net.weight.grad is not of_graph
+    assert len(marks) == 2
+
+
 def test_no_step_begins_while_a_forward_waits_for_its_backward(marks: list[None]):
     loop = Loop()
     for step in range(1, 4):

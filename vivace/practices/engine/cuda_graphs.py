@@ -13,6 +13,7 @@ activations of a forward whose backward is still to come. So here
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
@@ -54,14 +55,17 @@ class GraphMemory:
 
     def __init__(self) -> None:
         self.forwards = _Forwards()
+        self.roots: WeakSet[torch.nn.Module] = WeakSet()
         self.moved: Any = WeakIdKeyDictionary()  # gradients that are the script's own already
 
     def before_forward(self, root: torch.nn.Module) -> None:
         """Where a loop drops its graphs, what still waits is its last loss, which nobody will use."""
+        self.roots.add(root)
         if self.forwards.waiting and not self.forwards.dropped:
             return
         self.forwards.dropped = 0
-        self._move_gradients(root)
+        for known in self.roots:  # a GAN's other network has gradients too
+            self._move_gradients(known)
         torch.compiler.cudagraph_mark_step_begin()
 
     def after_forward(self, value: Any) -> Any:
