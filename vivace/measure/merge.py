@@ -96,6 +96,7 @@ def merge(
         before_window_s=first["before_window_s"],
         input_shapes=first["input_shapes"],
         inputs=Inputs(**first["inputs"]),
+        recompiled=first["recompiled"],
         gradient_syncs=first["gradient_syncs"],
         imbalance_ms=_imbalance_ms(payloads),
         input_imbalance=_input_imbalance(payloads),

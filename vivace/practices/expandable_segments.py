@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.new_shapes import allocates, allocations_ms, autotuner_empties_the_cache
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import on_gpu, retries_ms
+from vivace.practices.engine.pricing import on_gpu
 from vivace.practices.engine.step_model import Shares, share_saved
 
 if TYPE_CHECKING:
+    from vivace.practices.engine.probed import Probed
     from vivace.records.measurement import Measurement
 
 _SETTING = "expandable_segments:True"
@@ -38,6 +40,14 @@ class ExpandableSegments(Change):
 
 
 def find(m: Measurement) -> Found | None:
+    return _found(m, None)
+
+
+def find_probed(m: Measurement, probed: Probed) -> Found | None:
+    return _found(m, probed)
+
+
+def _found(m: Measurement, probed: Probed | None) -> Found | None:
     device = m.memory.device
     if not on_gpu(m) or device is None or "expandable_segments:true" in m.structure.allocator.lower():
         return None
@@ -45,27 +55,37 @@ def find(m: Measurement) -> Found | None:
     is_full_of_holes = device.reserved_peak_gib > _NEARLY_FULL * device.total_gib and (
         holes > _LARGE_HOLES * device.total_gib
     )
-    if not device.alloc_retries and not is_full_of_holes:
+    grows = m.inputs_vary and allocates(m) and not autotuner_empties_the_cache(m)
+    if not device.alloc_retries and not is_full_of_holes and not grows:
         return None
-    saved = retries_ms(m)
-    happened = (
-        f"the allocator found no room {device.alloc_retries} times, freed its cache and waited for the GPU"
-        if device.alloc_retries
-        else "the card is nearly full"
-    )
+    saved = allocations_ms(m, probed)
     return Found(
         exposed_ms=saved,
+        idle_ms=saved,
         likely=share_saved(saved, Shares(0.5, 0.0, 1.0)),
         evidence={
             "alloc_retries": device.alloc_retries,
+            "driver_allocations": m.allocator.device_allocs if m.allocator is not None else None,
             "reserved_peak_gib": round(device.reserved_peak_gib, 2),
             "allocated_peak_gib": round(device.allocated_peak_gib, 2),
             "total_gib": round(device.total_gib, 2),
             "allocator": m.structure.allocator or None,
         },
-        says=f"{happened}; {holes:.1f} GiB are reserved but not in use at the peak: at most {saved:.1f} ms a step",
+        says=(
+            f"{_happened(m, is_full_of_holes)}; {holes:.1f} GiB are reserved but not in use at the peak: "
+            f"at most {saved:.1f} ms a step"
+        ),
         why_not=f"{_VARIABLE} is set already ({m.structure.allocator})" if m.structure.allocator else None,
     )
+
+
+def _happened(m: Measurement, is_full: bool) -> str:
+    device, use = m.memory.device, m.allocator
+    if device is not None and device.alloc_retries:
+        return f"the allocator found no room {device.alloc_retries} times, freed its cache and waited for the GPU"
+    if is_full or use is None:
+        return "the card is nearly full"
+    return f"the allocator asked the driver for memory {(use.device_allocs or 0) / max(1, use.steps):.1f} times a step"
 
 
 PRACTICE = Practice(
@@ -81,6 +101,8 @@ PRACTICE = Practice(
     ),
     by_hand=f"export {_VARIABLE}={_SETTING}   # before Python starts",
     find=find,
+    find_probed=find_probed,
+    for_new_shapes=True,
     change=ExpandableSegments,
     order=10,
 )

@@ -266,6 +266,7 @@ class Measurement(Record):
     before_window_s: float | None = Field(None, description="from the import of torch to the first timed step")
     input_shapes: int | None = Field(None, description="different shapes that went into the model")
     inputs: Inputs = Inputs()
+    recompiled: int | None = Field(None, description="frames that torch.compile compiled in the timed steps")
     gradient_syncs: float | None = Field(None, description="gradient exchanges of DDP per optimizer step")
     imbalance_ms: float | None = Field(None, description="per step, slowest rank's computing over the ranks' mean")
     input_imbalance: float | None = Field(None, description="share, largest rank's inputs over the ranks' mean")

@@ -33,7 +33,7 @@ def unexplained_time(m: Measurement, findings: Sequence[Finding], causes: Sequen
     idle = max(0.0, idle_ms(m) - data)  # what it waits for batches is idle time too
     communication = exposed.get("communication", 0.0)
     left = (
-        max(0.0, data - _explained_data(findings))
+        max(0.0, data - _explained_data(findings, m.inputs_vary))
         + max(0.0, idle - _explained_idle(findings))
         + max(0.0, communication - _explained_communication(findings))
     )
@@ -43,11 +43,11 @@ def unexplained_time(m: Measurement, findings: Sequence[Finding], causes: Sequen
     return Unexplained(ms=left, step_ms=step, share=left / step, known=tuple(_known(m, causes)))
 
 
-def _explained_data(findings: Sequence[Finding]) -> float:
+def _explained_data(findings: Sequence[Finding], shapes_vary: bool) -> float:
     """Fixes of the loader act on different parts of a wait; fixes of what new shapes cost all act on the same."""
     loading = sum(f.exposed_ms for f in findings if get_practice(f.practice).family == "loader")
     shapes = max((f.exposed_ms for f in findings if get_practice(f.practice).for_new_shapes), default=0.0)
-    return loading + shapes
+    return loading + (shapes if shapes_vary else 0.0)
 
 
 def _explained_idle(findings: Sequence[Finding]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from vivace.practices.engine.new_shapes import often_new
 from vivace.practices.engine.pricing import busy_ms, idle_ms, on_gpu, phase_ms, step_ms
 from vivace.practices.engine.probed import Probed
 from vivace.records.measurement import Measurement
@@ -14,7 +15,6 @@ __all__ = ["Cause", "Causes", "RunProbe", "probe", "probes_for"]
 
 _IDLE_SHARE = 0.10
 _WAIT_SHARE = 0.05
-_NEW_SHARE = 0.1  # of the steps: what new shapes cost is worth a run
 _LAUNCH_BOUND = 1.3  # twice the batch takes less than this many times as long: the host was the limit
 
 RunProbe = Callable[[str], Trial]
@@ -27,11 +27,6 @@ class Cause:
     name: str
     exposed_ms: float
     says: str
-
-
-def _often_new(m: Measurement) -> bool:
-    """Whether many steps have an input shape that did not come before."""
-    return m.inputs_vary and m.inputs.new > _NEW_SHARE * sum(m.inputs.repeats)
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ def probes_for(m: Measurement) -> tuple[str, ...]:
     wanted = []
     waits = phase_ms(m, "loader") > _WAIT_SHARE * step_ms(m)
     idles = on_gpu(m) and idle_ms(m) > _IDLE_SHARE * step_ms(m)
-    if m.loaders and (waits or idles or _often_new(m)):
+    if m.loaders and (waits or idles or often_new(m)):
         wanted.append("probe:same_batch")
     if m.loaders and idles:
         wanted.append("probe:double_batch")

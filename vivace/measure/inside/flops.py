@@ -21,7 +21,7 @@ from vivace.measure.inside.cells import CellWatch
 from vivace.measure.inside.operators import OperatorWatch
 from vivace.measure.inside.recurrent import FORMULAS
 
-__all__ = ["FlopCount", "counting", "note_forward", "something_was_compiled", "uncounted"]
+__all__ = ["FlopCount", "compiled_frames", "counting", "note_forward", "something_was_compiled", "uncounted"]
 
 _counting: list[FlopCount] = []
 _formulas: ChainMap[Any, Callable[..., int]] = ChainMap(flop_registry, FORMULAS)  # torch's own come first
@@ -139,6 +139,12 @@ def _eager() -> Any:
     stance = torch.compiler.set_stance("force_eager")
     stance.__enter__()
     return stance
+
+
+def compiled_frames() -> int:
+    """Frames that torch.compile has compiled so far: one again for every shape that it cannot generalise to."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return int(dynamo.counters["frames"].get("ok", 0)) if dynamo is not None else 0
 
 
 def something_was_compiled() -> bool:

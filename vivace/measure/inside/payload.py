@@ -109,6 +109,7 @@ def _build(session: Session, status: str, reason: Ended | None, touch_gpu: bool)
         "input_elements": [elements_of(step) for step in main.steps],
         "inputs": describe_input_shapes(main.steps, _before_the_window(every, session)),
         "allocator": allocator_use(session.allocator_at_start, session.allocator_at_end, session.settings.steps),
+        "recompiled": session.recompiled,
         "gradient_syncs": _per_step([_gradient_syncs(step) for step in main.steps]) if _wraps(main.steps) else None,
         "structure": describe_structure(session),
         "notes": list(dict.fromkeys(_notes(session))),  # built twice where FLOPs are counted late

@@ -27,7 +27,7 @@ from vivace.measure.inside.attendant import Attendant
 from vivace.measure.inside.cycles import Cycles
 from vivace.measure.inside.energy import EnergyMeter
 from vivace.measure.inside.first_steps import FirstSteps
-from vivace.measure.inside.flops import FlopCount, something_was_compiled, uncounted
+from vivace.measure.inside.flops import FlopCount, compiled_frames, something_was_compiled, uncounted
 from vivace.measure.inside.kernels import ProfileWindow
 from vivace.measure.inside.memory import allocator_counts, device_memory, devices_in_use, host_memory
 from vivace.measure.inside.provenance import describe_devices
@@ -117,6 +117,8 @@ class Session:
         self.supply_at_start: Moment | None = None
         self.supply_at_end: Moment | None = None
         self.all_marks_kept = True
+        self.frames_at_start = 0
+        self.recompiled: int | None = None  # frames, in the window
         self.allocator_at_start: dict[str, int] | None = None
         self.allocator_at_end: dict[str, int] | None = None
         self.norms: dict[int, list[torch.Tensor]] = {}
@@ -282,6 +284,7 @@ class Session:
         self.warmup_cut_short = self.warmup.cut_short()
         self.supply_at_start = self.feed.moment()
         self.allocator_at_start = self._allocator_now()
+        self.frames_at_start = compiled_frames()
         self.before_window_s = time.perf_counter() - self.began_s
         self.window_start = len(self.recorder.marks) - 1
         self.energy = EnergyMeter([device["uuid"] for device in describe_devices(devices_in_use())])
@@ -295,6 +298,7 @@ class Session:
         self.window = (self.window_start, len(self.recorder.marks))
         self.supply_at_end = self.feed.moment()
         self.allocator_at_end = self._allocator_now()
+        self.recompiled = compiled_frames() - self.frames_at_start
         self.memory = self._memory_now()
         if self.forwards is not None:
             self.forwards.settle_padding()
