@@ -111,7 +111,8 @@ def _gains(gains: tuple[MeasuredGain, ...]) -> str:
     if not gains:
         return "not measured yet"
     return "\n".join(
-        f"{gain.ratio:.2f}x ({gain.low:.2f} to {gain.high:.2f}) {gain.setting} on {gain.script}, {gain.device} "
+        f"{gain.ratio:.2f}x ({gain.low:.2f} to {gain.high:.2f} by the steps of one run each) {gain.setting} "
+        f"on {gain.script}, {gain.device} "
         f"[{gain.source_file}]"
         for gain in gains
     )

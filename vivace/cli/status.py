@@ -139,9 +139,14 @@ def _proof(info: JobInfo, run: Run | None) -> dict[str, Any] | None:
     if found is None:
         return None
     proof, path = found
-    speedup = proof.speedup
-    names = [gain.practice for gain in proof.practices]
-    return {"speedup": speedup.median, "low": speedup.low, "high": speedup.high, "practices": names, "file": str(path)}
+    return {
+        "speedup": proof.speedup.median,
+        "low": proof.speedup.low,
+        "high": proof.speedup.high,
+        "pairs": proof.pairs,
+        "practices": [gain.practice for gain in proof.practices],
+        "file": str(path),
+    }
 
 
 def _whole(found: Verdict, info: JobInfo, whole_s: int | None, joules: float | None) -> tuple[int | None, float | None]:

@@ -12,6 +12,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from vivace.report.figures import counted
+
 __all__ = ["status_view"]
 
 Rows = list[tuple[str, str]]
@@ -60,12 +62,9 @@ def _figures(table: dict[str, Any]) -> Rows:
     rows.append(("energy", _energy(table)))
     if proof := table["proof"]:
         names = ", ".join(proof["practices"]) or "no practice"
-        rows.append(
-            (
-                "proof",
-                f"{proof['speedup']:.2f}× ({proof['low']:.2f} to {proof['high']:.2f}) with {names}: {proof['file']}",
-            )
-        )
+        over = f", {counted(proof['pairs'], 'pair')}" if proof["pairs"] else ""
+        ratio = f"{proof['speedup']:.2f}× ({proof['low']:.2f} to {proof['high']:.2f}{over})"
+        rows.append(("proof", f"{ratio} with {names}: {proof['file']}"))
     return rows
 
 
