@@ -114,7 +114,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     seen = _Seen(torch_imported, steps=_steps_in_progress(folder), disk_full=_is_full(folder), folder_gone=folder_gone)
     _tidy(folder)
     if not any(payload["total_steps"] for payload in payloads):
-        message, hint = _why_nothing(request, outcome, seen, payloads[0]["reason"] if payloads else None)
+        message, hint = _why_nothing(request, outcome, seen, payloads)
         return Measured(None, folder, outcome, message, hint, _ending(payloads))
     if not folder.is_dir():  # the script cleaned it up under us; the record must not be lost for that
         folder.mkdir(parents=True, exist_ok=True)
@@ -246,7 +246,9 @@ def _tidy(folder: Path) -> None:
                 path.unlink()
 
 
-def _why_nothing(request: Request, outcome: Outcome, seen: _Seen, reason: str | None) -> tuple[str, str | None]:
+def _why_nothing(
+    request: Request, outcome: Outcome, seen: _Seen, payloads: Sequence[Payload]
+) -> tuple[str, str | None]:
     """The most helpful sentence for a run without a payload."""
     ended = f"exit code {outcome.exit_code}"
     if seen.disk_full:
@@ -267,7 +269,7 @@ def _why_nothing(request: Request, outcome: Outcome, seen: _Seen, reason: str | 
     if outcome.interrupted:
         return "nothing measured: interrupted before the first training step", None
     if outcome.exit_code != 0:
-        why = f": {reason}" if reason else "; its own error is above"
+        why = f": {payloads[0]['reason']}" if payloads and payloads[0]["reason"] else "; its own error is above"
         return f"nothing measured: the command ended before its first training step was done ({ended}){why}", None
     if not seen.torch_imported:
         return (
@@ -275,8 +277,10 @@ def _why_nothing(request: Request, outcome: Outcome, seen: _Seen, reason: str | 
             "vivace comes in through PYTHONPATH: a command that replaces it, clears its environment, or runs "
             "`python -I` or `python -E` cannot be measured",
         )
+    told = [p["why_no_steps"] for p in payloads if p["why_no_steps"]]
+    why = told[0] if told else "no backward pass and no optimizer step was seen"
     return (
-        f"nothing measured: torch was imported, but no optimizer stepped ({ended})",
-        "vivace finds the steps by torch.optim optimizers (or a GradScaler); updates by hand, and optimizers that step "
-        "in backward hooks, are not seen",
+        f"nothing measured: torch was imported, but {why} ({ended})",
+        "vivace finds the steps by torch.optim optimizers and GradScaler, or by backward passes after which parameters "
+        "change; training with torch.func is not seen",
     )

@@ -248,7 +248,7 @@ class Measurement(Record):
     batch_size: int | None = Field(None, description="samples per optimizer step and rank")
     global_batch_size: int | None = Field(None, description="samples per optimizer step over all ranks")
     micro_batches: float | None = Field(None, description="backward passes per optimizer step")
-    optimizers: int = 1
+    optimizers: int = Field(1, description="0: parameters are updated by hand, or in hooks of the backward pass")
     skipped_steps: int = Field(0, description="steps that a GradScaler left out")
     step_ms: Spread | None = None
     phases_ms: dict[str, Spread] = Field(default_factory=dict)

@@ -136,7 +136,7 @@ def _throughput(record: Measurement) -> str:
     text += f"  (batch {record.batch_size}"
     if len(record.ranks) > 1:
         text += f" × {len(record.ranks)} ranks = {record.global_batch_size}"
-    if record.micro_batches and record.micro_batches >= 1.5 and record.optimizers == 1:
+    if record.micro_batches and record.micro_batches >= 1.5 and record.optimizers <= 1:
         text += f", in {record.micro_batches:.0f} micro-batches"
     return text + ")"
 

@@ -47,7 +47,7 @@ class FirstSteps:
         self._counts: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._last: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-        self._roots: WeakSet[torch.nn.Module] = WeakSet()
+        self.roots: WeakSet[torch.nn.Module] = WeakSet()
         self._sketcher = Sketcher()
         os.register_at_fork(after_in_child=self.close)
 
@@ -83,7 +83,7 @@ class FirstSteps:
         if not self.wanted or len(self.forwards) >= _FORWARDS or _is_capturing():
             return
         with contextlib.suppress(Exception), torch.no_grad():
-            self._roots.add(root)
+            self.roots.add(root)
             self.forwards.append({
                 "after_steps": len(self.steps), "digest": _hex(digest_of((args, kwargs))), **_modes(root)
             })  # fmt: skip
@@ -143,7 +143,7 @@ class FirstSteps:
         return _described_gradients(parameters, sketches, _on_one_device(norms).tolist(), names, first)
 
     def _names(self, parameters: list[torch.Tensor]) -> list[str]:
-        names = {id(p): name for root in self._roots for name, p in root.named_parameters()}
+        names = {id(p): name for root in self.roots for name, p in root.named_parameters()}
         return [names.get(id(p), f"parameter {i}") for i, p in enumerate(parameters)]
 
     # -- the record --------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def install(settings_text: str) -> Session:
     session.forwards = modules.install(recorder, session.first_steps)
     loaders.install(recorder, session.loaders, session.creations, session.feed, session.first_steps)
     session.debugging = debugging.install(recorder)
-    backwards.install(recorder, session.begin, session.debugging)
+    backwards.install(recorder, session.begin, session.debugging, session.by_hand)
     optimizers.install(recorder, session)
     transfers.install(recorder)
     collectives.install(recorder)

@@ -74,12 +74,13 @@ def _build(session: Session, status: str, reason: Ended | None, touch_gpu: bool)
         "clock": "gpu" if "gpu" in timelines else "host",
         "warmup_steps": session.total_steps - len(main.steps) if first_is_warmup else session.warmup_done,
         "total_steps": session.total_steps,
+        "why_no_steps": session.by_hand.why_no_steps() if session.total_steps == 0 else None,
         "series": _series(main),
         "host_series": _series(timelines["host"]) if "gpu" in timelines else None,
         **_inputs(session, main.steps),
         "losses": _losses(main.steps) if touch_gpu or not on_gpu else [],
         "skipped_steps": sum(step.skipped for step in main.steps),
-        "optimizers": len({mark[3]["by"] for mark in raw if mark[0] == "opt-" and mark[3]}),
+        "optimizers": len({mark[3]["by"] for mark in raw if mark[0] == "opt-" and mark[3]} - {None}),
         "micro_batches": _per_step([_micro_batches(step) for step in main.steps]),
         "validation": {
             "ms": main.validation_ms, "batches": main.validation_batches, "runs": main.validation_runs,
@@ -118,7 +119,7 @@ def _build(session: Session, status: str, reason: Ended | None, touch_gpu: bool)
 
 def _notes(session: Session) -> list[str]:
     mixed_up = compile_cache.note()
-    return [*session.notes, mixed_up] if mixed_up else session.notes
+    return [*session.notes, *session.by_hand.notes(), *([mixed_up] if mixed_up else [])]
 
 
 def _input_shapes(steps: list[Step]) -> int:

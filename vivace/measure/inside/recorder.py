@@ -16,7 +16,10 @@ from vivace.measure.inside.timeline import Mark
 # Two marks so close on the host have at most a kernel between them (a launch takes some 5 µs): they share an event.
 _SAME_MOMENT_NS = 8_000
 
-__all__ = ["Recorder", "gpu_marks", "host_marks"]
+# Marks by which the next step shows where nothing else tells that one has ended.
+NEW_WORK = frozenset({"data+", "copy+", "fwd+", "bwd+", "eval", "train"})
+
+__all__ = ["NEW_WORK", "Recorder", "gpu_marks", "host_marks"]
 
 
 class Recorder:
@@ -33,6 +36,7 @@ class Recorder:
         self.given_up = False
         self.evaluating = False  # between eval() and train() of a root
         self.inside = False
+        self.pending: Any = None  # to be called, once, before the next mark of new work
         self.backward_makes_graph = False  # backward(create_graph=True): gradients of gradients will follow
         self.thread = 0
         self.device: Any = None  # the CUDA device whose stream is timed, or None for the host's clock only
@@ -58,11 +62,23 @@ class Recorder:
         """Whether a patched function called now is one to record."""
         return self.armed and not self.inside and threading.get_ident() == self.thread
 
+    def in_backward(self) -> bool:
+        """Whether the training thread is in a backward pass, whichever thread asks."""
+        return self.inside and self.marks[-1][0] in ("bwd+", "bwd=")
+
     def give_up(self) -> None:
         """After an error of our own: record nothing more in this process."""
         self.armed, self.given_up = False, True
 
+    def new_work(self) -> None:
+        """A step that was over, as far as could be told, is over now."""
+        if self.pending is not None:
+            pending, self.pending = self.pending, None
+            pending()
+
     def mark(self, code: str, extra: Any = None) -> None:
+        if self.pending is not None and code in NEW_WORK:
+            self.new_work()
         if self._event is None:
             self.marks.append((code, time.perf_counter_ns(), None, extra))
             return

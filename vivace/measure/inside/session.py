@@ -24,6 +24,7 @@ import torch
 
 from vivace.measure.inside import payload
 from vivace.measure.inside.attendant import Attendant
+from vivace.measure.inside.by_hand import ByHand, StandIn
 from vivace.measure.inside.cycles import Cycles
 from vivace.measure.inside.energy import EnergyMeter
 from vivace.measure.inside.first_steps import FirstSteps
@@ -98,6 +99,7 @@ class Session:
         self.creations: Any = None
         self.debugging: Any = None
         self.first_steps = FirstSteps(settings.grad_norms)
+        self.by_hand = ByHand(recorder, self)
         self.began_s = time.perf_counter()
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
@@ -191,19 +193,30 @@ class Session:
         try:
             self._on_step(optimizer, skipped)
         except Exception as error:
-            self.recorder.give_up()
-            self.notes.append(f"vivace's own error: {type(error).__name__}: {error}")
-            self._write("partial", Ended(Ending.OWN_ERROR, self.notes[-1]))
+            self._stop_measuring(error)
+
+    def _stop_measuring(self, error: Exception) -> None:
+        self.recorder.give_up()
+        self.notes.append(f"vivace's own error: {type(error).__name__}: {error}")
+        self._write("partial", Ended(Ending.OWN_ERROR, self.notes[-1]))
 
     def _on_step(self, optimizer: Any, skipped: bool) -> None:
+        was_by_hand = self.by_hand.optimizer_stepped()
         ends = self.cycles.step(optimizer)
         self.recorder.mark("opt-", {"ends_step": ends, "skipped": skipped, "by": id(optimizer)})
+        if not ends:
+            if self.stage is Stage.DONE:
+                self._leave()
+            return
+        if self.cycles.changed or was_by_hand:
+            self._begin_again()
+        if was_by_hand and self.stage is Stage.WARMUP:
+            self.flops = None  # of another kind of step
+        self._end_step()
+
+    def _end_step(self) -> None:
         if self.stage is Stage.DONE:
             self._leave()
-        if not ends:
-            return
-        if self.cycles.changed:
-            self._begin_again()
         self.total_steps += 1
         self.stage_steps += 1
         self._advance()
@@ -214,6 +227,26 @@ class Session:
             self.note_gradients(optimizer)
         if self.stage in (Stage.WARMUP, Stage.FLOPS_EARLY) and uncounted(self.first_steps.before, optimizer):
             self.warmup.forget_last()
+
+    def begin_steps_by_hand(self, past_steps: int) -> None:
+        """It is now known what a step is where no optimizer tells; ``past_steps`` are over."""
+        self.total_steps += past_steps
+        self.stage_steps += past_steps
+
+    def before_hand_update(self, stand_in: StandIn) -> None:
+        """Before what may be an update. Gradient norms go by steps: not before it is known what one is."""
+        if self.by_hand.rhythm is not None:
+            self.before_step(stand_in)
+        elif uncounted(self.first_steps.before, stand_in):
+            self.warmup.forget_last()
+
+    def on_hand_step(self) -> None:
+        """At the first sign of a new step. As ``on_step``."""
+        try:
+            self.recorder.mark("opt-", {"ends_step": True, "skipped": False, "by": None})
+            self._end_step()
+        except Exception as error:
+            self._stop_measuring(error)
 
     def _begin_again(self) -> None:
         """What a step is has changed (another optimizer appeared): what was seen before is warm-up."""
@@ -274,6 +307,10 @@ class Session:
     def roots(self) -> Any:
         return self.forwards.roots if self.forwards is not None else ()
 
+    def known_roots(self) -> set[torch.nn.Module]:
+        """Also those that were called before the first backward pass only, where first steps are looked at."""
+        return {*self.roots, *self.first_steps.roots}
+
     def _open_window(self) -> None:
         self.first_steps.close()
         if self.forwards is not None:
@@ -333,6 +370,8 @@ class Session:
     def note_gradients(self, optimizer: Any) -> None:
         with contextlib.suppress(Exception):
             gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+            if not gradients:  # functional gradients are in no parameter
+                return
             norm = torch.nn.utils.get_total_norm(gradients).detach()
             self.norms.setdefault(self.total_steps, []).append(norm)
 

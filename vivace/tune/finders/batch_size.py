@@ -21,4 +21,4 @@ def micro_batch(record: Measurement) -> int:
     check_batch_is_known(record)
     assert record.batch_size is not None
     parts = record.micro_batches or 1.0
-    return round(record.batch_size / parts) if record.optimizers == 1 and parts >= 1 else record.batch_size
+    return round(record.batch_size / parts) if record.optimizers <= 1 and parts >= 1 else record.batch_size

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.compiler import is_compiling
 
+from vivace.measure.inside.by_hand import ByHand
 from vivace.measure.inside.flops import counting
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.patches.debugging import Debugging
@@ -17,8 +19,9 @@ from vivace.measure.inside.timeline import NO_LOSS
 __all__ = ["install"]
 
 
-def install(recorder: Recorder, on_first_backward: Any, debugging: Debugging) -> None:
-    """``on_first_backward(device)`` arms the recorder: a process that runs a backward is one that trains."""
+def install(recorder: Recorder, on_first_backward: Any, debugging: Debugging, by_hand: ByHand) -> None:
+    """``on_first_backward(device)`` arms the recorder: a process that runs a backward is one that trains.
+    ``by_hand`` follows the steps of scripts without an optimizer."""
     original_backward, original_grad = torch.autograd.backward, torch.autograd.grad
     unscaled: dict[int, torch.Tensor] = {}
 
@@ -32,6 +35,7 @@ def install(recorder: Recorder, on_first_backward: Any, debugging: Debugging) ->
             return original_backward(tensors, *args, **kwargs)
         if counting():
             debugging.look()
+        by_hand.before_backward(tensors)
         recorder.mark("bwd+", _loss_of(tensors, unscaled))
         recorder.inside = True
         recorder.backward_makes_graph = bool(kwargs.get("create_graph", args[2] if len(args) > 2 else False))
@@ -41,22 +45,49 @@ def install(recorder: Recorder, on_first_backward: Any, debugging: Debugging) ->
         finally:
             recorder.inside = False
             recorder.mark("bwd-")
+            by_hand.after_backward()
 
     def grad(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or not recorder.here():
+        if is_compiling():
             return original_grad(*args, **kwargs)
-        recorder.mark("bwd+", NO_LOSS)
+        call = _GradCall(args, kwargs)
+        args, kwargs = call.args, call.kwargs
+        if not recorder.armed and not call.makes_graph:
+            with contextlib.suppress(Exception):
+                on_first_backward(_device_of(call.outputs))
+        if not recorder.here():
+            return original_grad(*args, **kwargs)
+        trains = not call.makes_graph and by_hand.before_grad(call.outputs, call.inputs)
+        recorder.mark("bwd+", _loss_of(call.outputs, unscaled) if trains else NO_LOSS)
         recorder.inside = True
-        recorder.backward_makes_graph = bool(kwargs.get("create_graph", args[4] if len(args) > 4 else False))
+        recorder.backward_makes_graph = call.makes_graph
         try:
             return original_grad(*args, **kwargs)
         finally:
             recorder.inside = False
             recorder.mark("bwd-")
+            if trains:
+                by_hand.after_backward()
 
     torch.autograd.backward = in_place_of(original_backward, backward)
     torch.autograd.grad = in_place_of(original_grad, grad)
     _remember_what_was_scaled(unscaled)
+
+
+class _GradCall:
+    """A call of ``torch.autograd.grad``: its arguments, and those of them that matter here."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args = tuple(map(_lasting, args[:2])) + args[2:]
+        self.kwargs = {n: _lasting(value) if n in ("outputs", "inputs") else value for n, value in kwargs.items()}
+        self.outputs = self.kwargs.get("outputs", self.args[0] if self.args else ())
+        self.inputs = self.kwargs.get("inputs", self.args[1] if len(self.args) > 1 else ())
+        self.makes_graph = bool(kwargs.get("create_graph", args[4] if len(args) > 4 else False))
+
+
+def _lasting(tensors: Any) -> Any:
+    """``model.parameters()`` can be gone through only once."""
+    return tuple(tensors) if isinstance(tensors, Iterator) else tensors
 
 
 def _device_of(tensors: Any) -> torch.device:

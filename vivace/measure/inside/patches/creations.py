@@ -20,9 +20,11 @@ class Creations:
 
     def __init__(self) -> None:
         self._places: WeakKeyDictionary[Any, dict[str, Any] | None] = WeakKeyDictionary()
+        self.optimizers_made = 0
         self.wrappers: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 
     def note(self, made: Any) -> None:
+        self.optimizers_made += isinstance(made, torch.optim.Optimizer)
         with contextlib.suppress(Exception):  # knowing the line is never worth a crash
             if made not in self._places:  # the outermost constructor of a chain of subclasses comes first
                 self._places[made] = user_place(3)

@@ -43,6 +43,9 @@ def install(recorder: Recorder, session: Any) -> None:
     scaler = _Scaler()
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if recorder.in_backward():  # in a hook, perhaps in the autograd engine's thread
+            session.by_hand.stepped_in_backward()
+            return
         with contextlib.suppress(Exception):
             session.begin(_device_of(optimizer))
         if not recorder.here() or not _is_outermost():
