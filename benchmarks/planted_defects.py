@@ -68,6 +68,7 @@ class Defect:
 
 
 ON_CPU = "2 ranks on the CPU (gloo): one GPU has no other rank to wait for"
+ONE_RANK = "one rank: several would wait for each other too"
 ONE_GPU = "one GPU: what DataParallel costs shows from two on"
 DEFECTS = (
     Defect("R1", "r01_workers.py", ("workers",)),
@@ -80,11 +81,14 @@ DEFECTS = (
     Defect("R7", "r07_debug_left_on.py", ("debug_off",)),
     Defect("R8", "r08_tensors_on_device.py", ("tensors_on_device",), needs_gpu=True),
     Defect("R9", "r09_pointwise.py", ("compile",)),
+    Defect("R9", "r09_cells.py", ("recurrent_layers",)),
     Defect("R10", "r10_cudnn_autotune.py", ("cudnn_benchmark",), needs_gpu=True),
     Defect("R11", "r11_syncs.py", ("no_syncs",), needs_gpu=True),
     Defect("R12", "r12_unbalanced_lengths.py", ("length_bucketing",), ranks=True, note=ON_CPU),
+    Defect("R12", "r12_own_lengths.py", ("round_lengths", "cudnn_benchmark"), needs_gpu=True),
     Defect("R13", "r13_preallocate.py", ("preallocate",), needs_gpu=True),
     Defect("R14", "r14_ddp_options.py", ("ddp_options",), ranks=True, note=ON_CPU),
+    Defect("R14", "r14_no_sync.py", ("ddp_no_sync",), note=ONE_RANK),
     Defect("R15", "r15_odd_sizes.py", ("tensor_core_sizes",), needs_gpu=True),
     Defect("R16", "r16_fragmentation.py", ("expandable_segments",), needs_gpu=True),
     Defect("R17", "r17_tf32.py", ("tf32",), needs_gpu=True),
