@@ -27,7 +27,7 @@ FIELDS = (
     "practice", "job", "before", "device", "held_out", "bound", "likely", "low", "high", "gain", "gain_low",
     "gain_high", "within_25", "gain_in_range", "bound_held", "note",
 )  # fmt: skip
-HELD_OUT = ("convnet_small", "gpt", "photos_light")
+HELD_OUT = ("convnet_large", "gpt_wide", "gpt", "photos_light")
 CLOSE = 1.25
 WORTH_FINDING = 1.05
 

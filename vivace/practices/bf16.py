@@ -126,7 +126,7 @@ def saved_by_halving(m: Measurement, arithmetic: str) -> float:
 # Of the memory-bound time that half the bytes save (norms and losses stay in fp32), and of the host's time that the
 # casts cost. price_gains.csv.
 _MEMORY_SAVED = Shares(0.25, 0.0, 0.5)
-_HOST_ADDED = Shares(0.15, 0.35, 0.0)
+_HOST_ADDED = Shares(0.2, 0.3, 0.02)
 _PRODUCTS_LEFT = Shares(1.0, 1.4, 0.7)  # over what large ones would take
 _NOT_ARITHMETIC = 0.75  # of what memory and latency take in products
 

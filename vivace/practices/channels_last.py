@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -23,6 +24,8 @@ _AT_MOST = 0.5
 # Of the layers around convolutions, besides the transposes: ResNet-50 in tf32 122 → 91 ms (tune_h200_trials.csv),
 # R6 in bf16 19.4 → 8.5 ms (planted_defects.csv), a small network 23.3 → 20.7 ms (public_scripts_trials.csv).
 _SAVED = Shares(0.25, 0.0, 0.5)  # usual, least, most
+_TRANSPOSES = re.compile("nchwToNhwc|nhwcToNchw")
+_US_PER_LAUNCH = 9.0  # of cuDNN's own; convnet in price_measurements.jsonl
 _AROUND_CONVOLUTIONS = ("convolution", "norm", "pooling", "elementwise")
 
 
@@ -64,7 +67,7 @@ def find(m: Measurement) -> Found | None:
     device = "the GPU" if on_gpu(m) else "oneDNN"
     return Found(
         exposed_ms=saved,
-        likely=likely_saved(m, *(_less(m, layout, around, share) for share in _SAVED)),
+        likely=likely_saved(m, *(_less(m, layout + share * around) for share in _SAVED)),
         evidence={
             "conv_weights_channels_last": share,
             "layout_kernels_ms": round(layout, 3),
@@ -74,9 +77,12 @@ def find(m: Measurement) -> Found | None:
     )
 
 
-def _less(m: Measurement, layout: float, around: float, share: float) -> Less:
-    taken = layout + share * around
-    return Less(device_ms=taken) if on_gpu(m) else Less(host_ms=taken)
+def _less(m: Measurement, ms: float) -> Less:
+    """Transposes are launched too: on a host that is the limit, that is what they cost."""
+    if not on_gpu(m) or m.profile is None:
+        return Less(host_ms=ms)
+    transposes = sum(kernel.calls_per_step for kernel in m.profile.top if _TRANSPOSES.search(kernel.name))
+    return Less(host_ms=_US_PER_LAUNCH / 1e3 * transposes, device_ms=ms)
 
 
 PRACTICE = Practice(

@@ -11,6 +11,7 @@ from vivace.practices.engine.batches import tensors_in
 from vivace.practices.engine.change import Change
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import idle_ms, launch_idle_ms, step_ms
+from vivace.practices.engine.step_model import Shares, share_saved
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -95,6 +96,7 @@ def _over_one(m: Measurement, where: tuple[str, int] | None) -> Found | None:
     return Found(
         exposed_ms=exposed,
         idle_ms=exposed,
+        likely=share_saved(exposed, Shares(1.0, 0.3, 1.5)),  # R4 in planted_defects.csv: 1.04 to 1.07
         evidence={"devices": 1, "tensors": tensors},
         says=(
             f"DataParallel around one device only scatters what is there and looks at {tensors} tensors again at every "

@@ -20,6 +20,7 @@ __all__ = ["SMALLEST_WORTH", "by_likely", "diagnose", "likely_of", "makes_room",
 
 SMALLEST_WORTH = 1.02  # less is noise on most machines
 _LARGEST_SHARE = 0.98
+_RUNS_DIFFER = 1.05  # the same job in two processes: no range is narrower
 _PRICES = ("exposed_ms", "idle_ms", "worth", "likely", "likely_low", "likely_high")
 _NUMBER_TYPE = {"tf32": "tf32", "bf16": "bf16", "pure_bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
@@ -85,7 +86,7 @@ def likely_of(saved: Saved | None, worth: float, step_ms: float) -> tuple[float,
         return unknown_likely(worth)
     most = (1 - 1 / worth) * step_ms
     likely, low, high = (step_ms / (step_ms - min(ms, most)) for ms in (saved.ms, saved.low_ms, saved.high_ms))
-    return likely, min(low, likely), max(high, likely)
+    return likely, min(low, likely / _RUNS_DIFFER), max(high, min(worth, likely * _RUNS_DIFFER))
 
 
 def together(findings: Sequence[Finding], measurement: Measurement) -> float:
