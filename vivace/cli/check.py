@@ -46,10 +46,10 @@ def check(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the command's output.")] = False,
 ) -> None:
-    """Say what holds a training command back, ranked by what each fix is worth. The script is not edited.
+    """Say what holds a training command back, ordered by what each fix is likely to bring. The script is not edited.
 
-    Each price is an upper bound, from times that were measured. Without a command, the example that ships with vivace
-    is checked.
+    Each fix has a likely speedup with a range, and an upper bound. Without a command, the example that ships with
+    vivace is checked.
 
     Examples:
 
