@@ -7,14 +7,13 @@ from practices.evidence import measurement
 
 from vivace.measure.elsewhere import count_cores, machine_elsewhere
 from vivace.practices.engine.pricing import capability
+from vivace.protocol.payload import SeenDevice, SeenProcess
 
-PROCESS = {
-    "host": "node7", "os": "Linux", "architecture": "x86_64", "python": "3.12.3", "cores": "0-9,20-29",
-    "logical_cores": 40, "memory_gib": 512.0,
-}  # fmt: skip
-H100 = {
-    "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-1", "memory_gib": 79.6, "sm_count": 132, "compute_capability": "9.0",
-}  # fmt: skip
+PROCESS = SeenProcess(
+    host="node7", os="Linux", architecture="x86_64", python="3.12.3", cores="0-9,20-29", logical_cores=40,
+    memory_gib=512.0,
+)  # fmt: skip
+H100 = SeenDevice("NVIDIA H100 80GB HBM3", "GPU-1", memory_gib=79.6, sm_count=132, compute_capability="9.0")
 
 
 def test_gpus_cores_and_memory_are_those_that_the_process_told():

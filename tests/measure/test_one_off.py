@@ -11,6 +11,7 @@ import pytest
 from vivace.measure.inside.one_off import first_of_its_size
 from vivace.measure.inside.timeline import Step
 from vivace.measure.one_offs import without_one_offs
+from vivace.protocol.payload import Payload, Series
 
 
 def steps(*batches: int, ms: float = 10.0, slow: dict[int, float] | None = None) -> list[Step]:
@@ -43,16 +44,16 @@ def test_what_is_part_of_the_job_stays(kept: list[Step]):
     assert first_of_its_size(kept) is None
 
 
-def payload(one_off: int | None, step: list[float], samples: list[int]) -> dict:
-    return {"one_off_step": one_off, "series": {"step": step}, "host_series": None, "samples": samples, "losses": []}
+def payload(one_off: int | None, step: list[float], samples: list[int]) -> Payload:
+    return Payload(one_off_step=one_off, series=Series(step), samples=samples)
 
 
 def test_ranks_leave_the_same_step_out():
     """One found it; the other, whose inputs stayed as they were, only waited."""
     ranks = [payload(2, [10.0, 10.0, 900.0, 11.0], [8, 8, 2, 8]), payload(None, [10.0, 10.0, 899.0, 12.0], [8] * 4)]
     shorter, (note,) = without_one_offs(ranks)
-    assert [p["series"]["step"] for p in shorter] == [[10.0, 10.0, 11.0], [10.0, 10.0, 12.0]]
-    assert [p["samples"] for p in shorter] == [[8, 8, 8]] * 2
+    assert [p.series.step for p in shorter] == [[10.0, 10.0, 11.0], [10.0, 10.0, 12.0]]
+    assert [p.samples for p in shorter] == [[8, 8, 8]] * 2
     assert note == "left out: one step of 900 ms, the first with inputs of another size"
     assert without_one_offs([payload(None, [1.0], [8])]) == ([payload(None, [1.0], [8])], [])
 

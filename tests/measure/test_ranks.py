@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import SCRIPTS
@@ -15,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivace.measure.ranks import missing_ranks, name_ranks, read_payloads
+from vivace.protocol.payload import Payload, SeenProcess, Status
 
 RESTARTS = """
 import os
@@ -67,30 +67,28 @@ def test_ranks_that_torchrun_restarted_are_those_of_one_start(vivace: Callable, 
     assert "the ranks started 2 times; shown: start 2" in record["notes"]
 
 
-def payload(rank: int, world: int, steps: int, restart: int = 0, status: str = "complete") -> dict[str, Any]:
-    return {
-        "rank": rank, "world": world, "restart": restart, "total_steps": steps, "status": status, "notes": [],
-        "process": {"script": "train.py"},
-    }  # fmt: skip
+def payload(rank: int, world: int, steps: int, restart: int = 0, status: Status = Status.COMPLETE) -> Payload:
+    process = SeenProcess(script="train.py")
+    return Payload(rank=rank, world=world, restart=restart, total_steps=steps, status=status, process=process)
 
 
-def written(folder: Path, *payloads: dict[str, Any]) -> list[dict[str, Any]]:
+def written(folder: Path, *payloads: Payload) -> list[Payload]:
     for number, one in enumerate(payloads):
-        (folder / f"rank-{one['rank']}-host-{number}.json").write_text(json.dumps(one))
+        (folder / f"rank-{one.rank}-host-{number}.json").write_text(one.to_text())
     return read_payloads(folder)
 
 
 def test_a_script_that_trains_before_the_ranks_start_does_not_stand_for_rank_0(tmp_path: Path):
     found = written(tmp_path, payload(0, 1, 90), payload(0, 2, 100), payload(1, 2, 100))
-    assert [(p["rank"], p["world"]) for p in found] == [(0, 2), (1, 2)]
-    assert found[0]["notes"] == ["not shown: train.py (90 steps) on 1 rank, which trained less"]
+    assert [(p.rank, p.world) for p in found] == [(0, 2), (1, 2)]
+    assert found[0].notes == ["not shown: train.py (90 steps) on 1 rank, which trained less"]
     assert missing_ranks(found) == ()
 
 
 def test_two_starts_are_not_mixed(tmp_path: Path):
     """Rank 0 trained longer in the first start, which rank 1 did not survive."""
-    found = written(tmp_path, payload(0, 2, 80, 0, "partial"), payload(0, 2, 60, 1), payload(1, 2, 60, 1))
-    assert [(p["rank"], p["restart"]) for p in found] == [(0, 1), (1, 1)]
+    found = written(tmp_path, payload(0, 2, 80, 0, Status.PARTIAL), payload(0, 2, 60, 1), payload(1, 2, 60, 1))
+    assert [(p.rank, p.restart) for p in found] == [(0, 1), (1, 1)]
 
 
 def test_a_start_that_lacks_ranks_is_still_told_to_lack_them(tmp_path: Path):
@@ -100,9 +98,9 @@ def test_a_start_that_lacks_ranks_is_still_told_to_lack_them(tmp_path: Path):
 
 def test_of_processes_with_the_same_rank_the_longest_is_shown(tmp_path: Path):
     found = written(tmp_path, payload(0, 1, 5), payload(0, 1, 50))
-    assert [p["total_steps"] for p in found] == [50]
+    assert [p.total_steps for p in found] == [50]
     note = "2 processes trained as rank 0: train.py (5 steps), train.py (50 steps); shown: the longest"
-    assert found[0]["notes"] == [note]
+    assert found[0].notes == [note]
 
 
 @given(st.sets(st.integers(0, 60), min_size=1))

@@ -9,7 +9,6 @@ import codecs
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from rich.ansi import AnsiDecoder
 from rich.console import Console
@@ -18,6 +17,7 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from vivace.measure.command import Progress, Sink, nowhere, passthrough
+from vivace.protocol.progress import SeenProgress
 from vivace.records.base import Record
 
 __all__ = ["EXIT_INTERRUPTED", "embedded_example", "print_record", "shown"]
@@ -63,14 +63,14 @@ def shown(console: Console, json: bool, quiet: bool) -> Iterator[tuple[Sink, Pro
     with Bar(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task("starting the command", total=None, steps="")
 
-        def progress(seen: dict[str, Any]) -> None:
-            of = seen["of"]
+        def progress(seen: SeenProgress) -> None:
+            of = seen.of
             bar.update(
                 task,
-                description=seen["stage"],
+                description=seen.stage,
                 total=of,
-                completed=seen["done"] if of else 0,
-                steps=f"step {seen['steps']}",
+                completed=seen.done if of else 0,
+                steps=f"step {seen.steps}",
             )
 
         try:

@@ -7,7 +7,6 @@ No shell is involved: the words of the command go to the operating system as the
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import psutil
 
@@ -25,6 +24,7 @@ from vivace.errors import UserError
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
 from vivace.protocol.ending import TIME_OVER, Ended, Ending
+from vivace.protocol.progress import SeenProgress
 from vivace.records.base import write_text_atomically
 
 __all__ = ["Outcome", "command_not_found", "environment_for", "nowhere", "passthrough", "run_command"]
@@ -37,7 +37,7 @@ _STOP_S = 3.0  # time for the process to write what it has seen, before it is te
 _INTERRUPT_S = 10.0
 _TERMINATE_S = 5.0
 
-Progress = Callable[[dict[str, Any]], None]
+Progress = Callable[[SeenProgress], None]
 Sink = Callable[[str, bytes], None]
 
 
@@ -234,12 +234,12 @@ def _end_tree(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _latest_progress(folder: Path) -> dict[str, Any] | None:
-    best: dict[str, Any] | None = None
+def _latest_progress(folder: Path) -> SeenProgress | None:
+    best: SeenProgress | None = None
     for path in folder.glob("progress-*.json"):
         with contextlib.suppress(OSError, ValueError):
-            seen = json.loads(path.read_text())
-            if best is None or (seen["rank"], -seen["steps"]) < (best["rank"], -best["steps"]):
+            seen = SeenProgress.from_text(path.read_text())
+            if best is None or (seen.rank, -seen.steps) < (best.rank, -best.steps):
                 best = seen
     return best
 

@@ -5,9 +5,11 @@ What only the host itself can be asked (the processor's instructions, power limi
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
 
 from vivace.hardware.gpu import with_catalogue
+from vivace.protocol.payload import SeenDevice, SeenProcess
 from vivace.records.machine import Cpu, Gpu, Machine
 
 __all__ = ["machine_elsewhere"]
@@ -15,23 +17,23 @@ __all__ = ["machine_elsewhere"]
 _UNKNOWN = "the processor, power limits and links of {host}: it is not the host that vivace runs on"
 
 
-def machine_elsewhere(here: Machine, process: dict[str, Any], devices: list[dict[str, Any]]) -> Machine:
+def machine_elsewhere(here: Machine, process: SeenProcess, devices: Sequence[SeenDevice]) -> Machine:
     """``here``: the machine that vivace runs on, with the versions that the process told."""
-    cores = count_cores(process["cores"]) or process["logical_cores"] or 1
+    cores = count_cores(process.cores) or process.logical_cores or 1
     return here.model_copy(
         update={
-            "hostname": process["host"],
-            "os": process["os"],
-            "python_version": process["python"],
+            "hostname": process.host,
+            "os": process.os,
+            "python_version": process.python,
             "cpu": Cpu(
-                architecture=process["architecture"], logical_cores=process["logical_cores"], affinity_cores=cores,
+                architecture=process.architecture, logical_cores=process.logical_cores, affinity_cores=cores,
                 usable_cores=float(cores),
             ),
-            "memory_gib": process["memory_gib"],
+            "memory_gib": process.memory_gib,
             "memory_limit_gib": None,
-            "gpus": tuple(with_catalogue(Gpu(index=index, **device)) for index, device in enumerate(devices)),
+            "gpus": tuple(with_catalogue(Gpu(index=index, **asdict(device))) for index, device in enumerate(devices)),
             "driver_version": None,
-            "missing": (*here.missing, _UNKNOWN.format(host=process["host"])),
+            "missing": (*here.missing, _UNKNOWN.format(host=process.host)),
         }
     )  # fmt: skip
 

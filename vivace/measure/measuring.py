@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -23,9 +22,11 @@ from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.inside.settings import ENTRY, Settings
 from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
-from vivace.measure.ranks import Payload, read_payloads
+from vivace.measure.ranks import read_payloads
 from vivace.protocol.answers import PracticeAnswer, answers_from_text
 from vivace.protocol.ending import TIME_OVER, Ending
+from vivace.protocol.payload import Payload
+from vivace.protocol.progress import SeenProgress
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
@@ -113,9 +114,10 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     torch_imported = any(folder.glob("imported-*"))
     seen = _Seen(torch_imported, steps=_steps_in_progress(folder), disk_full=_is_full(folder), folder_gone=folder_gone)
     _tidy(folder)
-    if not any(payload["total_steps"] for payload in payloads):
+    if not any(payload.total_steps for payload in payloads):
+        end = payloads[0].ended if payloads else None
         message, hint = _why_nothing(request, outcome, seen, payloads)
-        return Measured(None, folder, outcome, message, hint, _ending(payloads))
+        return Measured(None, folder, outcome, message, hint, end.kind if end else None)
     if not folder.is_dir():  # the script cleaned it up under us; the record must not be lost for that
         folder.mkdir(parents=True, exist_ok=True)
     record = merge(
@@ -172,17 +174,13 @@ def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
     return record.model_copy(update={"status": status, "reason": reason, "ending": ending})
 
 
-def _ending(payloads: Sequence[Payload]) -> Ending | None:
-    return Ending(payloads[0]["ending"]) if payloads and payloads[0]["ending"] else None
-
-
 def _machine_of(payload: Payload) -> Machine:
     """With the versions that the measured process has told. They are its own, and torch need not be imported here."""
-    process = payload["process"]
-    machine = _machine(Software(**process["software"]), tuple(process["missing_software"]))
-    if process["host"] != machine.hostname:
-        return machine_elsewhere(machine, process, payload["devices"])
-    if payload["devices"] and not machine.gpus:  # no NVML: torch is asked for them after all
+    process = payload.process
+    machine = _machine(Software(**process.software), tuple(process.missing_software))
+    if process.host != machine.hostname:
+        return machine_elsewhere(machine, process, payload.devices)
+    if payload.devices and not machine.gpus:  # no NVML: torch is asked for them after all
         return _machine(None)
     return machine
 
@@ -220,7 +218,7 @@ def _steps_in_progress(folder: Path) -> int:
     steps = 0
     for path in folder.glob("progress-*.json"):
         with contextlib.suppress(OSError, ValueError):
-            steps = max(steps, json.loads(path.read_text())["steps"])
+            steps = max(steps, SeenProgress.from_text(path.read_text()).steps)
     return steps
 
 
@@ -269,7 +267,8 @@ def _why_nothing(
     if outcome.interrupted:
         return "nothing measured: interrupted before the first training step", None
     if outcome.exit_code != 0:
-        why = f": {payloads[0]['reason']}" if payloads and payloads[0]["reason"] else "; its own error is above"
+        reason = payloads[0].ended if payloads else None
+        why = f": {reason.text}" if reason else "; its own error is above"
         return f"nothing measured: the command ended before its first training step was done ({ended}){why}", None
     if not seen.torch_imported:
         return (
@@ -277,7 +276,7 @@ def _why_nothing(
             "vivace comes in through PYTHONPATH: a command that replaces it, clears its environment, or runs "
             "`python -I` or `python -E` cannot be measured",
         )
-    told = [p["why_no_steps"] for p in payloads if p["why_no_steps"]]
+    told = [p.why_no_steps for p in payloads if p.why_no_steps]
     why = told[0] if told else "no backward pass and no optimizer step was seen"
     return (
         f"nothing measured: torch was imported, but {why} ({ended})",

@@ -11,10 +11,11 @@ from vivace.hardware.specs import peak_tflops
 from vivace.measure.contradictions import contradictions
 from vivace.measure.inside.timeline import PHASES
 from vivace.measure.one_offs import without_one_offs
-from vivace.measure.ranks import Payload, missing_ranks, name_ranks, world_of
+from vivace.measure.ranks import missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
 from vivace.protocol.answers import PracticeAnswer
 from vivace.protocol.ending import Ending
+from vivace.protocol.payload import Payload, Series, Status
 from vivace.records.first_steps import FirstSteps
 from vivace.records.machine import Machine
 from vivace.records.measurement import (
@@ -36,7 +37,7 @@ from vivace.records.measurement import (
     Validation,
     inputs_vary,
 )  # fmt: skip
-from vivace.records.privacy import safe_command, safe_environment, safe_lines, safe_text
+from vivace.records.privacy import safe_command, safe_environment, safe_text
 from vivace.records.structure import Structure
 
 __all__ = ["merge"]
@@ -57,17 +58,17 @@ def merge(
     notes: Sequence[str] = (),
     practices: dict[str, PracticeAnswer] | None = None,
 ) -> Measurement:
-    payloads, left_out = without_one_offs([safe_lines(payload) for payload in payloads])
+    payloads, left_out = without_one_offs(payloads)
     first = payloads[0]
-    steps = len(first["series"]["step"])
+    steps = len(first.series.step)
     # The rank that failed first is the cause; the others only lost their peer.
-    partial = sorted((p for p in payloads if p["status"] != "complete"), key=lambda p: p["written_at"])
-    flops = Flops(**{k: first["flops"][k] for k in Flops.model_fields}) if _counted(first) else None
-    profile = Profile(**first["profile"]) if first["profile"] else None
+    partial = sorted((p for p in payloads if p.status is not Status.COMPLETE), key=lambda p: p.written_at)
+    flops = _flops(first)
+    profile = Profile(**first.profile) if first.profile else None
     contradicted = contradictions(flops, profile, _step_s(first), _peaks(first, flops))
     mfu = _mfu(first, flops) if not contradicted else None
     missing, world = missing_ranks(payloads), world_of(payloads)
-    samples_per_s = _sum([_rate(p, "samples") for p in payloads])
+    samples_per_s = _sum([_rate(p, p.samples) for p in payloads])
     whole_samples_per_s = None if missing else samples_per_s
     return Measurement(
         status="partial" if partial or missing else "complete",
@@ -75,61 +76,61 @@ def merge(
         ending=_ending(partial, missing),
         missing_ranks=missing,
         steps=steps,
-        warmup_steps=first["warmup_steps"],
+        warmup_steps=first.warmup_steps,
         samples_per_s=whole_samples_per_s,
-        tokens_per_s=None if missing else _sum([_rate(p, "tokens") for p in payloads]),
+        tokens_per_s=None if missing else _sum([_rate(p, p.tokens) for p in payloads]),
         batch_size=_batch_size(first),
         global_batch_size=None if missing else _sum([_batch_size(p) for p in payloads]),
-        micro_batches=first["micro_batches"],
-        optimizers=first["optimizers"],
-        skipped_steps=first["skipped_steps"],
-        step_ms=spread(first["series"]["step"]) if steps else None,
-        phases_ms=_phases(first["series"]),
-        host_phases_ms=_phases(first["host_series"]) if first["host_series"] else {},
-        clock=first["clock"],
-        series_ms={name: tuple(values) for name, values in first["series"].items()},
+        micro_batches=first.micro_batches,
+        optimizers=first.optimizers,
+        skipped_steps=first.skipped_steps,
+        step_ms=spread(first.series.step) if steps else None,
+        phases_ms=_phases(first.series),
+        host_phases_ms=_phases(first.host_series) if first.host_series else {},
+        clock=first.clock,
+        series_ms={"step": tuple(first.series.step), **{n: tuple(v) for n, v in first.series.phases.items()}},
         losses=_mean_losses(payloads),
-        trajectory=_mean_columns([p["trajectory"] for p in payloads]),
-        gradient_norms={int(step): norm for step, norm in first["gradient_norms"].items()},
-        first_steps=FirstSteps(**first["first_steps"]) if first.get("first_steps") else None,
-        backwards=tuple(first.get("backwards", ())),
-        before_window_s=first["before_window_s"],
-        input_shapes=first["input_shapes"],
-        inputs=Inputs(**first["inputs"]),
-        recompiled=first["recompiled"],
-        gradient_syncs=first["gradient_syncs"],
+        trajectory=_mean_columns([p.trajectory for p in payloads]),
+        gradient_norms={int(step): norm for step, norm in first.gradient_norms.items()},
+        first_steps=FirstSteps(**first.first_steps) if first.first_steps else None,
+        backwards=tuple(first.backwards),
+        before_window_s=first.before_window_s,
+        input_shapes=first.input_shapes,
+        inputs=Inputs(**first.inputs),
+        recompiled=first.recompiled,
+        gradient_syncs=first.gradient_syncs,
         imbalance_ms=_imbalance_ms(payloads),
         input_imbalance=_input_imbalance(payloads),
-        structure=Structure(**first["structure"]),
+        structure=Structure(**first.structure),
         practices=practices or {},
-        parameters=first["parameters"]["total"],
-        trainable_parameters=first["parameters"]["trainable"],
+        parameters=first.parameters.total,
+        trainable_parameters=first.parameters.trainable,
         flops=flops,
         contradictions=contradicted,
         mfu=mfu.value if mfu else None,
         mfu_detail=mfu,
         memory=_memory(payloads),
-        allocator=AllocatorUse(**first["allocator"]) if first["allocator"] else None,
+        allocator=AllocatorUse(**first.allocator) if first.allocator else None,
         energy=_energy(payloads, whole_samples_per_s),
         validation=Validation(
-            total_ms=first["validation"]["ms"],
-            batches=first["validation"]["batches"],
-            runs=first["validation"]["runs"],
-            with_grad_ms=first["validation"]["with_grad_ms"],
+            total_ms=first.validation.total_ms,
+            batches=first.validation.batches,
+            runs=first.validation.runs,
+            with_grad_ms=first.validation.with_grad_ms,
         ),
         profile=profile,
-        syncs=tuple(Sync(**sync) for sync in first["syncs"]),
-        loaders=tuple(Loader(**loader) for loader in first["loaders"]),
-        ready_at_start=first["supply"]["ready_at_start"],
-        ready_at_end=first["supply"]["ready_at_end"],
-        ranks=tuple(_rank(p) for p in payloads if p["series"]["step"]),
-        devices=tuple(device["name"] for p in payloads for device in p["devices"]),
+        syncs=tuple(Sync(**sync) for sync in first.syncs),
+        loaders=tuple(Loader(**loader) for loader in first.loaders),
+        ready_at_start=first.supply.ready_at_start,
+        ready_at_end=first.supply.ready_at_end,
+        ranks=tuple(_rank(p) for p in payloads if p.series.step),
+        devices=tuple(device.name for p in payloads for device in p.devices),
         origin=_origin(first, command, environment, folder, started_at),
         machine=machine,
         notes=(
             *notes,
             *left_out,
-            *first["notes"],
+            *first.notes,
             *_why_no_throughput(missing, payloads, samples_per_s),
             *_why_not(first),
         ),
@@ -139,16 +140,16 @@ def merge(
 def _reason(partial: Sequence[Payload], missing: Sequence[int], world: int) -> str | None:
     reasons = []
     if partial:
-        told = safe_text(partial[0]["reason"] or "")
-        reasons.append(f"rank {partial[0]['rank']}: {told}" if world > 1 else told)
+        told = safe_text(partial[0].ended.text if partial[0].ended else "")
+        reasons.append(f"rank {partial[0].rank}: {told}" if world > 1 else told)
     if missing:
         reasons.append(f"{name_ranks(missing)} of {world} did not report")
     return "; ".join(reasons) if reasons else None
 
 
 def _ending(partial: Sequence[Payload], missing: Sequence[int]) -> Ending | None:
-    if partial and partial[0]["ending"]:
-        return Ending(partial[0]["ending"])
+    if partial and partial[0].ended:
+        return partial[0].ended.kind
     return Ending.RANKS_MISSING if missing else None
 
 
@@ -158,20 +159,33 @@ def _why_no_throughput(
     """What some ranks do must not be taken for what the job does."""
     if not missing:
         return ()
-    there = name_ranks([payload["rank"] for payload in payloads])
+    there = name_ranks([payload.rank for payload in payloads])
     rate = f"; {there} alone: {samples_per_s:,.1f} samples/s" if samples_per_s is not None else ""
     return (f"no throughput of the whole job, and energy and memory are those of {there} only{rate}",)
 
 
+def _flops(payload: Payload) -> Flops | None:
+    seen = payload.flops
+    if seen is None or not _counted(payload):
+        return None
+    return Flops(
+        model=seen.model,
+        hardware=seen.hardware,
+        by_type=seen.by_type,
+        recurrent=seen.recurrent,
+        uncounted=tuple(seen.uncounted),
+    )
+
+
 def _counted(payload: Payload) -> bool:
-    return bool(payload["flops"]) and payload["flops"]["model"] > 0
+    return payload.flops is not None and payload.flops.model > 0
 
 
 def _varies(payload: Payload) -> bool:
     """One step's FLOPs do not stand for the others where inputs differ in size, or steps in how many forwards."""
-    counted, usual = payload["flops"]["forwards"], payload["forwards_per_step"]
-    other_number = bool(counted and usual) and abs(usual / counted - 1) > _SAME_FORWARDS
-    return inputs_vary(payload["input_shapes"]) or other_number
+    counted, usual = payload.flops.forwards if payload.flops else 0, payload.forwards_per_step
+    other_number = bool(counted and usual and abs(usual / counted - 1) > _SAME_FORWARDS)
+    return inputs_vary(payload.input_shapes) or other_number
 
 
 def _why_not(payload: Payload) -> list[str]:
@@ -183,29 +197,28 @@ def _why_no_flops(payload: Payload) -> list[str]:
         return [
             "no MFU: FLOPs were counted in one step, and others differ in their inputs or in the number of forwards"
         ]
-    if payload["flops"] and payload["flops"]["uncounted"]:
-        return [f"FLOPs leave out: {', '.join(payload['flops']['uncounted'])}"]
+    if payload.flops and payload.flops.uncounted:
+        return [f"FLOPs leave out: {', '.join(payload.flops.uncounted)}"]
     return []
 
 
 def _why_no_losses(payload: Payload) -> list[str]:
-    if payload["losses"] and all(loss is None for loss in payload["losses"]):
+    if payload.losses and all(loss is None for loss in payload.losses):
         return ["no losses: no backward started from a scalar (functional gradients?)"]
     return []
 
 
 def _why_not_lasting(payload: Payload) -> list[str]:
     """A queue that falls lends its batches to the window: only what the workers made in it goes on for ever."""
-    supply = payload["supply"]
-    if supply["used"]:
-        start, end, used = supply["ready_at_start"], supply["ready_at_end"], supply["used"]
+    start, end, used = payload.supply.ready_at_start, payload.supply.ready_at_end, payload.supply.used
+    if used and start is not None and end is not None:
         lent = min(start - end, used)
         if lent >= _LENT_MIN and lent > _LENT_SHARE * used:
             return [
                 f"the loader falls behind: {start} batches were ready when the window opened, {end} at its end; "
                 + (f"a long run is about {100 * lent / used:.0f} % slower" if lent < used else "none came meanwhile")
             ]
-    if supply["warmup_cut_short"]:
+    if payload.supply.warmup_cut_short:
         return [
             "the loader falls behind: its queue had not run empty when the warm-up was cut short; "
             "the lasting speed may be lower"
@@ -213,19 +226,19 @@ def _why_not_lasting(payload: Payload) -> list[str]:
     return []
 
 
-def _phases(series: dict[str, list[float]]) -> dict[str, Spread]:
-    return {phase: spread(series[phase]) for phase in PHASES if series[phase]}
+def _phases(series: Series) -> dict[str, Spread]:
+    return {phase: spread(series.phases[phase]) for phase in PHASES if series.phases.get(phase)}
 
 
-def _rate(payload: Payload, what: str) -> float | None:
+def _rate(payload: Payload, counts: Sequence[int]) -> float | None:
     """Per second: all of it over all the time, so that rare long steps count."""
-    total_ms = sum(payload["series"]["step"])
-    return sum(payload[what]) / (total_ms / 1e3) if payload[what] and total_ms > 0 else None
+    total_ms = sum(payload.series.step)
+    return sum(counts) / (total_ms / 1e3) if counts and total_ms > 0 else None
 
 
 def _batch_size(payload: Payload) -> int | None:
     """The usual number of samples per step: the most frequent one (the last batch of an epoch is smaller)."""
-    samples = [n for n in payload["samples"] if n]
+    samples = [n for n in payload.samples if n]
     return max(set(samples), key=lambda n: (samples.count(n), n)) if samples else None
 
 
@@ -238,23 +251,22 @@ def _imbalance_ms(payloads: Sequence[Payload]) -> float | None:
     """How much longer the slowest rank computes than the ranks do on average, per step: time the others wait."""
     if len(payloads) < 2:
         return None
-    per_rank = [
-        [sum(parts) for parts in zip(p["series"]["forward"], p["series"]["backward"], strict=True)] for p in payloads
-    ]
+    phases = [p.series.phases for p in payloads]
+    per_rank = [[sum(parts) for parts in zip(p["forward"], p["backward"], strict=True)] for p in phases]
     excess = [max(column) - sum(column) / len(column) for column in zip(*per_rank, strict=False)]
     return sum(excess) / len(excess) if excess else None
 
 
 def _input_imbalance(payloads: Sequence[Payload]) -> float | None:
     """How much more the rank with the largest inputs gets than the ranks on average: a share, mean over the steps."""
-    columns = [c for c in zip(*(p.get("input_elements", ()) for p in payloads), strict=False) if sum(c)]
+    columns = [c for c in zip(*(p.input_elements for p in payloads), strict=False) if sum(c)]
     if len(payloads) < 2 or not columns:
         return None
     return sum(max(column) * len(column) / sum(column) - 1 for column in columns) / len(columns)
 
 
 def _mean_losses(payloads: Sequence[Payload]) -> tuple[float | None, ...]:
-    return _mean_columns([p["losses"] for p in payloads])
+    return _mean_columns([p.losses for p in payloads])
 
 
 def _mean_columns(rows: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
@@ -263,19 +275,19 @@ def _mean_columns(rows: Sequence[Sequence[float | None]]) -> tuple[float | None,
 
 
 def _mfu(payload: Payload, flops: Flops | None) -> Mfu | None:
-    if flops is None or not payload["series"]["step"] or _varies(payload):
+    if flops is None or not payload.series.step or _varies(payload):
         return None
     arithmetic = max(flops.by_type, key=flops.by_type.__getitem__)
     step_s = _step_s(payload)
     assert step_s is not None
-    names = [device["name"] for device in payload["devices"]]
+    names = [device.name for device in payload.devices]
     spec = find_gpu(names[0]) if names else None
     peak = peak_tflops(spec, arithmetic) if spec is not None else None
     if spec is not None and peak is not None:
         against = f"{spec.name} dense {arithmetic} peak (catalogue)"
         peak *= len(names)
-    elif payload["ceiling"] and payload["ceiling"]["tflops"]:
-        peak, against = payload["ceiling"]["tflops"], f"{arithmetic} matmul measured on this device"
+    elif payload.ceiling and payload.ceiling.tflops:
+        peak, against = payload.ceiling.tflops, f"{arithmetic} matmul measured on this device"
     else:
         return None
     achieved = flops.model / step_s / 1e12
@@ -289,13 +301,13 @@ def _mfu(payload: Payload, flops: Flops | None) -> Mfu | None:
 
 
 def _step_s(payload: Payload) -> float | None:
-    steps_ms = payload["series"]["step"]
+    steps_ms = payload.series.step
     return sum(steps_ms) / len(steps_ms) / 1e3 if steps_ms else None
 
 
 def _peaks(payload: Payload, flops: Flops | None) -> dict[str, float | None]:
     """Of all devices of one rank, by the arithmetic that was counted. None where steps differ in what they compute."""
-    names = [device["name"] for device in payload["devices"]]
+    names = [device.name for device in payload.devices]
     spec = find_gpu(names[0]) if names and not _varies(payload) else None
     if spec is None or flops is None:
         return {}
@@ -304,8 +316,8 @@ def _peaks(payload: Payload, flops: Flops | None) -> dict[str, float | None]:
 
 
 def _memory(payloads: Sequence[Payload]) -> Memory:
-    devices = [DeviceMemory(**d) for p in payloads if p["memory"] for d in p["memory"]["devices"]]
-    hosts = [HostMemory(**p["memory"]["host"]) for p in payloads if p["memory"] and p["memory"]["host"]]
+    devices = [DeviceMemory(**d) for p in payloads if p.memory for d in p.memory.devices]
+    hosts = [HostMemory(**p.memory.host) for p in payloads if p.memory and p.memory.host]
     return Memory(
         device=max(devices, key=lambda d: d.reserved_peak_gib, default=None),
         host=HostMemory(
@@ -321,18 +333,18 @@ def _memory(payloads: Sequence[Payload]) -> Memory:
 
 def _energy(payloads: Sequence[Payload], samples_per_s: float | None) -> Energy:
     """Average power times time: the counter's window and the timed one need not be the same steps."""
-    measured = {tuple(d["uuid"] for d in p["devices"]): p for p in payloads if p["energy"]}
+    measured = {tuple(d.uuid for d in p.devices): p.energy for p in payloads if p.energy}
     if not measured:
-        why = next((p["energy_why_not"] for p in payloads if p["energy_why_not"]), None)
+        why = next((p.energy_why_not for p in payloads if p.energy_why_not), None)
         return Energy(measured=False, how=f"not measured: {why or 'the run ended before the window closed'}")
-    results = [p["energy"] for p in measured.values()]  # ranks that share a GPU must not count it twice
-    average_w = sum(r["average_w"] for r in results)
-    step_ms = payloads[0]["series"]["step"]
-    window_s = min(r["window_s"] for r in results)
-    how = f"{results[0]['method']} of {sum(map(len, measured))} GPU(s) over {window_s:.1f} s; host not included"
+    results = list(measured.values())  # ranks that share a GPU must not count it twice
+    average_w = sum(r.average_w for r in results)
+    step_ms = payloads[0].series.step
+    window_s = min(r.window_s for r in results)
+    how = f"{results[0].method} of {sum(map(len, measured))} GPU(s) over {window_s:.1f} s; host not included"
     if window_s < _SHORT_ENERGY_WINDOW_S:
         how += "; the window is short, expect an error of 10 % or more"
-    peaks = [r["peak_w"] for r in results]
+    peaks = [r.peak_w for r in results]
     return Energy(
         measured=True,
         how=how,
@@ -346,15 +358,15 @@ def _energy(payloads: Sequence[Payload], samples_per_s: float | None) -> Energy:
 
 
 def _rank(payload: Payload) -> Rank:
-    memory = [DeviceMemory(**d) for d in payload["memory"]["devices"]] if payload["memory"] else []
+    memory = [DeviceMemory(**d) for d in payload.memory.devices] if payload.memory else []
     return Rank(
-        rank=payload["rank"],
-        host=payload["process"]["host"],
-        device=payload["device"],
-        cores=payload["process"].get("cores"),
-        step_ms=spread(payload["series"]["step"]),
-        phases_ms=_phases(payload["series"]),
-        samples_per_s=_rate(payload, "samples"),
+        rank=payload.rank,
+        host=payload.process.host,
+        device=payload.device,
+        cores=payload.process.cores,
+        step_ms=spread(payload.series.step),
+        phases_ms=_phases(payload.series),
+        samples_per_s=_rate(payload, payload.samples),
         memory=max(memory, key=lambda d: d.reserved_peak_gib, default=None),
     )
 
@@ -362,19 +374,19 @@ def _rank(payload: Payload) -> Rank:
 def _origin(
     payload: Payload, command: Sequence[str], environment: dict[str, str], folder: str, started_at: str
 ) -> Origin:
-    process = payload["process"]
+    process = payload.process
     return Origin(
         command=safe_command(command),
         folder=folder,
-        script=process["script"],
-        code_sha256=process["code_sha256"],
-        seed=process["seed"],
+        script=process.script,
+        code_sha256=process.code_sha256,
+        seed=process.seed,
         environment=safe_environment(environment),
         vivace=__version__,
-        python=process["python"],
-        torch=process["torch"],
-        cuda=process["cuda"],
-        cudnn=process["cudnn"],
-        flags=process["flags"],
+        python=process.python,
+        torch=process.torch,
+        cuda=process.cuda,
+        cudnn=process.cudnn,
+        flags=process.flags,
         started_at=started_at,
     )

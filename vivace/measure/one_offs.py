@@ -6,18 +6,19 @@ Ranks wait for each other, so what is slow on one is slow on all; and their seri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TypeVar
+
+from vivace.protocol.payload import Payload
 
 __all__ = ["without_one_offs"]
 
-Payload = dict[str, Any]
-_BY_STEP = ("samples", "tokens", "losses", "input_elements")
-_BY_CLOCK = ("series", "host_series")
+T = TypeVar("T")
 
 
 def without_one_offs(payloads: Sequence[Payload]) -> tuple[list[Payload], list[str]]:
     """The payloads without such steps, and a note on each."""
-    found = sorted({p["one_off_step"] for p in payloads if p.get("one_off_step") is not None})
+    found = sorted({p.one_off_step for p in payloads if p.one_off_step is not None})
     notes = [
         f"left out: one step of {_longest_ms(payloads, step):.0f} ms, the first with inputs of another size"
         for step in found
@@ -26,16 +27,19 @@ def without_one_offs(payloads: Sequence[Payload]) -> tuple[list[Payload], list[s
 
 
 def _longest_ms(payloads: Sequence[Payload], step: int) -> float:
-    return max(p["series"]["step"][step] for p in payloads if step < len(p["series"]["step"]))
+    return max(p.series.step[step] for p in payloads if step < len(p.series.step))
 
 
 def _without(payload: Payload, steps: Sequence[int]) -> Payload:
-    shorter: Payload = {name: _dropped(payload[name], steps) for name in _BY_STEP if payload.get(name)}
-    for clock in _BY_CLOCK:
-        if payload.get(clock):
-            shorter[clock] = {name: _dropped(values, steps) for name, values in payload[clock].items()}
-    return {**payload, **shorter}
+    def drop(values: Sequence[T]) -> list[T]:
+        return [value for number, value in enumerate(values) if number not in steps]
 
-
-def _dropped(values: Sequence[Any], steps: Sequence[int]) -> list[Any]:
-    return [value for number, value in enumerate(values) if number not in steps]
+    return replace(
+        payload,
+        series=payload.series.mapped(drop),
+        host_series=payload.host_series.mapped(drop) if payload.host_series else None,
+        samples=drop(payload.samples),
+        tokens=drop(payload.tokens),
+        losses=drop(payload.losses),
+        input_elements=drop(payload.input_elements),
+    )

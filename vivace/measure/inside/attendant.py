@@ -7,15 +7,14 @@ and the attendant writes what was seen so far.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from vivace.protocol.ending import Ended
+from vivace.protocol.progress import SeenProgress
 
 __all__ = ["STOP_FILE", "Attendant"]
 
@@ -28,7 +27,7 @@ class Attendant(threading.Thread):
     def __init__(
         self,
         folder: Path,
-        progress: Callable[[], dict[str, Any]],
+        progress: Callable[[], SeenProgress],
         sample: Callable[[], None],
         on_stop: Callable[[Ended], None],
     ) -> None:
@@ -58,5 +57,5 @@ class Attendant(threading.Thread):
     def _tell(self) -> None:
         """In one piece: the process may be killed while it writes."""
         temporary = self._path.with_name(f".{self._path.name}.tmp")
-        temporary.write_text(json.dumps(self.progress()))
+        temporary.write_text(self.progress().to_text())
         os.replace(temporary, self._path)

@@ -11,6 +11,8 @@ import contextlib
 import time
 from typing import Any
 
+from vivace.protocol.payload import SeenEnergy
+
 __all__ = ["EnergyMeter"]
 
 
@@ -22,7 +24,7 @@ class EnergyMeter:
         self._nvml: Any = None
         self._started: tuple[float, list[int] | None] | None = None
         self._samples: list[tuple[float, float]] = []  # (seconds, watts over all our GPUs)
-        self.result: dict[str, Any] | None = None
+        self.result: SeenEnergy | None = None
         self._open()
 
     def _open(self) -> None:
@@ -78,14 +80,14 @@ class EnergyMeter:
         else:
             self.why_not = "NVML gives neither energy nor power on this GPU"
             return
-        self.result = {
-            "joules": joules,
-            "window_s": ended - began,
-            "steps": steps,
-            "average_w": joules / (ended - began),
-            "peak_w": max((watts for _, watts in samples), default=None),
-            "method": method,
-        }
+        self.result = SeenEnergy(
+            joules=joules,
+            window_s=ended - began,
+            steps=steps,
+            average_w=joules / (ended - began),
+            peak_w=max((watts for _, watts in samples), default=None),
+            method=method,
+        )
 
 
 def _integrate(samples: list[tuple[float, float]], began: float, ended: float) -> float:

@@ -20,6 +20,7 @@ from torch.utils.flop_counter import flop_registry
 from vivace.measure.inside.cells import CellWatch
 from vivace.measure.inside.operators import OperatorWatch
 from vivace.measure.inside.recurrent import FORMULAS
+from vivace.protocol.payload import SeenFlops
 
 __all__ = ["FlopCount", "compiled_frames", "counting", "note_forward", "something_was_compiled", "uncounted"]
 
@@ -120,16 +121,16 @@ class FlopCount(TorchDispatchMode):
             self.recurrent[kind] = self.recurrent.get(kind, 0) + flops
             self.operators.hidden_flops += flops if where == "forward" else 0
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.forward + self.backward,
-            "hardware": self.forward + self.backward + self.recomputed,
-            "forward": self.forward,
-            "forwards": self.forwards,
-            "by_type": dict(self.by_type),
-            "recurrent": dict(self.recurrent),
-            "uncounted": sorted(self.uncounted),
-        }
+    def seen(self) -> SeenFlops:
+        return SeenFlops(
+            model=self.forward + self.backward,
+            hardware=self.forward + self.backward + self.recomputed,
+            forward=self.forward,
+            forwards=self.forwards,
+            by_type=dict(self.by_type),
+            recurrent=dict(self.recurrent),
+            uncounted=sorted(self.uncounted),
+        )
 
 
 def _eager() -> Any:

@@ -7,7 +7,6 @@ after the last measured step (or not at all, when the training thread may be han
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import time
@@ -27,6 +26,16 @@ from vivace.measure.inside.settings import restart_count
 from vivace.measure.inside.structure import describe_structure
 from vivace.measure.inside.timeline import PHASES, Step, Timeline, split
 from vivace.protocol.ending import Ended
+from vivace.protocol.payload import (
+    Clock,
+    Payload,
+    SeenCeiling,
+    SeenParameters,
+    SeenSupply,
+    SeenValidation,
+    Series,
+    Status,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from vivace.measure.inside.session import Session
@@ -36,9 +45,9 @@ __all__ = ["write"]
 _BACKWARDS = 20  # first steps whose backward passes are counted
 
 
-def write(session: Session, status: str, reason: Ended | None, touch_gpu: bool) -> None:
+def write(session: Session, status: Status, ended: Ended | None, touch_gpu: bool) -> None:
     """Build the payload and put it into the run's folder as ``rank-R-HOST-PID.json``."""
-    text = json.dumps(_build(session, status, reason, touch_gpu), default=_plain)
+    text = _build(session, status, ended, touch_gpu).to_text()
     folder = Path(session.settings.folder)
     name = f"rank-{session.rank}-{socket.gethostname()}-{os.getpid()}"  # nodes share the folder
     temporary = folder / f".{name}.tmp"
@@ -46,14 +55,7 @@ def write(session: Session, status: str, reason: Ended | None, touch_gpu: bool) 
     os.replace(temporary, folder / f"{name}.json")
 
 
-def _plain(value: Any) -> Any:
-    """Settings are the user's: a number of workers may be numpy's."""
-    with contextlib.suppress(Exception):
-        return value.item()
-    return str(value)
-
-
-def _build(session: Session, status: str, reason: Ended | None, touch_gpu: bool) -> dict[str, Any]:
+def _build(session: Session, status: Status, ended: Ended | None, touch_gpu: bool) -> Payload:
     on_gpu = session.device.type == "cuda"
     raw, first_is_warmup = _measured_marks(session)
     timelines = _timelines(raw, on_gpu and touch_gpu, session.notes)
@@ -62,59 +64,57 @@ def _build(session: Session, status: str, reason: Ended | None, touch_gpu: bool)
     main = timelines.get("gpu") or timelines["host"]
     every = _every_step(session)
     indices = devices_in_use() if touch_gpu else []
-    return {
-        "status": status,
-        "reason": reason.text if reason else None,
-        "ending": reason.kind if reason else None,
-        "rank": session.rank,
-        "world": session.world,
-        "restart": restart_count(),
-        "pid": os.getpid(),
-        "device": str(session.device),
-        "clock": "gpu" if "gpu" in timelines else "host",
-        "warmup_steps": session.total_steps - len(main.steps) if first_is_warmup else session.warmup_done,
-        "total_steps": session.total_steps,
-        "why_no_steps": session.by_hand.why_no_steps() if session.total_steps == 0 else None,
-        "series": _series(main),
-        "host_series": _series(timelines["host"]) if "gpu" in timelines else None,
-        **_inputs(session, main.steps),
-        "losses": _losses(main.steps) if touch_gpu or not on_gpu else [],
-        "skipped_steps": sum(step.skipped for step in main.steps),
-        "optimizers": len({mark[3]["by"] for mark in raw if mark[0] == "opt-" and mark[3]} - {None}),
-        "micro_batches": _per_step([_micro_batches(step) for step in main.steps]),
-        "validation": {
-            "ms": main.validation_ms, "batches": main.validation_batches, "runs": main.validation_runs,
-            "with_grad_ms": main.validation_with_grad_ms,
-        },
-        "loaders": list(session.loaders.values()),
-        "supply": _supply(session),
-        "flops": session.flops.as_dict() if session.flops is not None else None,
-        "ceiling": _ceiling(session, indices) if touch_gpu and status == "complete" else None,
-        "memory": session.memory or (session._memory_now() if touch_gpu else None),
-        "energy": session.energy.result if session.energy else None,
-        "energy_why_not": session.energy.why_not if session.energy else None,
-        "profile": session.profile,
-        "syncs": session.syncs.as_list(session.settings.sync_steps) if session.syncs else [],
-        "devices": describe_devices(indices),
-        "process": describe_process(),
-        "written_at": time.time(),
-        "parameters": _parameters(session),
-        "before_window_s": session.before_window_s,
-        "trajectory": _losses(every) if touch_gpu or not on_gpu else [],
-        "gradient_norms": _gradient_norms(session) if touch_gpu or not on_gpu else {},
-        "first_steps": session.first_steps.as_dict(),
-        "backwards": [len(step.backwards) for step in every[:_BACKWARDS]],
-        "input_shapes": _input_shapes(every or main.steps),
-        "forwards_per_step": _per_step([len(step.shapes) for step in main.steps]),
-        "one_off_step": first_of_its_size(main.steps),
-        "input_elements": [elements_of(step) for step in main.steps],
-        "inputs": describe_input_shapes(main.steps, _before_the_window(every, session)),
-        "allocator": allocator_use(session.allocator_at_start, session.allocator_at_end, session.settings.steps),
-        "recompiled": session.recompiled,
-        "gradient_syncs": _per_step([_gradient_syncs(step) for step in main.steps]) if _wraps(main.steps) else None,
-        "structure": describe_structure(session),
-        "notes": list(dict.fromkeys(_notes(session))),  # built twice where FLOPs are counted late
-    }  # fmt: skip
+    samples, tokens = _inputs(session, main.steps)
+    return Payload(
+        status=status,
+        ended=ended,
+        rank=session.rank,
+        world=session.world,
+        restart=restart_count(),
+        pid=os.getpid(),
+        device=str(session.device),
+        clock=Clock.GPU if "gpu" in timelines else Clock.HOST,
+        warmup_steps=session.total_steps - len(main.steps) if first_is_warmup else session.warmup_done,
+        total_steps=session.total_steps,
+        why_no_steps=session.by_hand.why_no_steps() if session.total_steps == 0 else None,
+        series=_series(main),
+        host_series=_series(timelines["host"]) if "gpu" in timelines else None,
+        samples=samples,
+        tokens=tokens,
+        losses=_losses(main.steps) if touch_gpu or not on_gpu else [],
+        skipped_steps=sum(step.skipped for step in main.steps),
+        optimizers=len({mark[3]["by"] for mark in raw if mark[0] == "opt-" and mark[3]} - {None}),
+        micro_batches=_per_step([_micro_batches(step) for step in main.steps]),
+        validation=_validation(main),
+        loaders=list(session.loaders.values()),
+        supply=_supply(session),
+        flops=session.flops.seen() if session.flops is not None else None,
+        ceiling=_ceiling(session, indices) if touch_gpu and status is Status.COMPLETE else None,
+        memory=session.memory or (session._memory_now() if touch_gpu else None),
+        energy=session.energy.result if session.energy else None,
+        energy_why_not=session.energy.why_not if session.energy else None,
+        profile=session.profile,
+        syncs=session.syncs.as_list(session.settings.sync_steps) if session.syncs else [],
+        devices=describe_devices(indices),
+        process=describe_process(),
+        written_at=time.time(),
+        parameters=_parameters(session),
+        before_window_s=session.before_window_s,
+        trajectory=_losses(every) if touch_gpu or not on_gpu else [],
+        gradient_norms=_gradient_norms(session) if touch_gpu or not on_gpu else {},
+        first_steps=session.first_steps.as_dict(),
+        backwards=[len(step.backwards) for step in every[:_BACKWARDS]],
+        input_shapes=_input_shapes(every or main.steps),
+        forwards_per_step=_per_step([len(step.shapes) for step in main.steps]),
+        one_off_step=first_of_its_size(main.steps),
+        input_elements=[elements_of(step) for step in main.steps],
+        inputs=describe_input_shapes(main.steps, _before_the_window(every, session)),
+        allocator=allocator_use(session.allocator_at_start, session.allocator_at_end, session.settings.steps),
+        recompiled=session.recompiled,
+        gradient_syncs=_per_step([_gradient_syncs(step) for step in main.steps]) if _wraps(main.steps) else None,
+        structure=describe_structure(session),
+        notes=list(dict.fromkeys(_notes(session))),  # built twice where FLOPs are counted late
+    )
 
 
 def _notes(session: Session) -> list[str]:
@@ -179,16 +179,22 @@ def _without(timeline: Timeline, left_out: set[int | None]) -> Timeline:
     return timeline
 
 
-def _series(timeline: Timeline) -> dict[str, list[float]]:
-    """Milliseconds, one entry per step: the whole step, and each phase."""
+def _series(timeline: Timeline) -> Series:
     steps = timeline.steps
-    series = {"step": [round(step.total_ms, 5) for step in steps]}
-    for phase in PHASES:
-        series[phase] = [round(step.phases_ms[phase], 5) for step in steps]
-    return series
+    phases = {phase: [round(step.phases_ms[phase], 5) for step in steps] for phase in PHASES}
+    return Series([round(step.total_ms, 5) for step in steps], phases)
 
 
-def _inputs(session: Session, steps: list[Step]) -> dict[str, Any]:
+def _validation(timeline: Timeline) -> SeenValidation:
+    return SeenValidation(
+        total_ms=timeline.validation_ms,
+        batches=timeline.validation_batches,
+        runs=timeline.validation_runs,
+        with_grad_ms=timeline.validation_with_grad_ms,
+    )
+
+
+def _inputs(session: Session, steps: list[Step]) -> tuple[list[int], list[int]]:
     """Samples and tokens of every step: what the loaders delivered, or what went into the forwards."""
     sizes = {id(root): sum(p.numel() for p in root.parameters()) for root in session.roots}
     fetched = [sum(step.fetched) for step in steps]
@@ -210,7 +216,7 @@ def _inputs(session: Session, steps: list[Step]) -> dict[str, Any]:
         samples = fetched
     largest = max(by_root, key=lambda root: sizes.get(root, 0), default=None)
     tokens = [sum(f["tokens"] or 0 for f in step) for step in by_root[largest]] if largest is not None else []
-    return {"samples": samples, "tokens": tokens if any(tokens) else []}
+    return samples, tokens if any(tokens) else []
 
 
 def _losses(steps: list[Step]) -> list[float | None]:
@@ -244,27 +250,26 @@ def _per_step(counts: list[int]) -> float | None:
     return sum(counts) / len(counts) if counts else None
 
 
-def _supply(session: Session) -> dict[str, Any]:
-    """The loader's queue at both ends of the window. ``used``: batches in between, None where an epoch ended there."""
+def _supply(session: Session) -> SeenSupply:
     start, end = session.supply_at_start, session.supply_at_end
     used = end.batches - start.batches if start and end and start.epochs == end.epochs else None
-    return {
-        "ready_at_start": start.ready if start else None,
-        "ready_at_end": end.ready if end else None,
-        "used": used,
-        "warmup_cut_short": session.warmup_cut_short,
-    }
+    return SeenSupply(
+        ready_at_start=start.ready if start else None,
+        ready_at_end=end.ready if end else None,
+        used=used,
+        warmup_cut_short=session.warmup_cut_short,
+    )
 
 
-def _parameters(session: Session) -> dict[str, int]:
+def _parameters(session: Session) -> SeenParameters:
     unique = {id(p): p for root in session.roots for p in root.parameters()}
-    return {
-        "total": sum(p.numel() for p in unique.values()),
-        "trainable": sum(p.numel() for p in unique.values() if p.requires_grad),
-    }
+    return SeenParameters(
+        total=sum(p.numel() for p in unique.values()),
+        trainable=sum(p.numel() for p in unique.values() if p.requires_grad),
+    )
 
 
-def _ceiling(session: Session, indices: list[int]) -> dict[str, Any] | None:
+def _ceiling(session: Session, indices: list[int]) -> SeenCeiling | None:
     """Only where the catalogue knows no peak for the device: a matrix product measured now."""
     if session.flops is None or not session.flops.by_type:
         return None
@@ -272,7 +277,7 @@ def _ceiling(session: Session, indices: list[int]) -> dict[str, Any] | None:
     if session.device.type == "cuda" and _in_catalogue(torch.cuda.get_device_name(session.device), arithmetic):
         return None
     with contextlib.suppress(RuntimeError):
-        return {"tflops": matmul_ceiling_tflops(session.device, arithmetic), "arithmetic": arithmetic}
+        return SeenCeiling(arithmetic, matmul_ceiling_tflops(session.device, arithmetic))
     return None
 
 

@@ -17,35 +17,36 @@ import torch
 
 from vivace.hardware.software import read_software
 from vivace.measure.inside.flops import something_was_compiled
+from vivace.protocol.payload import SeenDevice, SeenProcess
 
 __all__ = ["describe_devices", "describe_process"]
 
 
-def describe_process() -> dict[str, Any]:
+def describe_process() -> SeenProcess:
     import torch.version
 
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     missing: list[str] = []
     software = asdict(read_software(torch, missing))
-    return {
-        "host": socket.gethostname(),
-        "os": platform.platform(),
-        "architecture": platform.machine(),
-        "logical_cores": os.cpu_count(),
-        "memory_gib": _memory_gib(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "cudnn": software["cudnn_version"],
-        "software": software,
-        "missing_software": missing,
-        "seed": torch.initial_seed(),
-        "script": os.path.abspath(main) if main else None,
-        "code_sha256": _code_hash(main),
-        "threads": torch.get_num_threads(),
-        "cores": _cores(),
-        "flags": _flags(),
-    }
+    return SeenProcess(
+        host=socket.gethostname(),
+        os=platform.platform(),
+        architecture=platform.machine(),
+        logical_cores=os.cpu_count(),
+        memory_gib=_memory_gib(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+        cudnn=software["cudnn_version"],
+        software=software,
+        missing_software=missing,
+        seed=torch.initial_seed(),
+        script=os.path.abspath(main) if main else None,
+        code_sha256=_code_hash(main),
+        threads=torch.get_num_threads(),
+        cores=_cores(),
+        flags=_flags(),
+    )
 
 
 def _memory_gib() -> float:
@@ -83,19 +84,19 @@ def _cores() -> str | None:
     return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in spans)
 
 
-def describe_devices(indices: list[int]) -> list[dict[str, Any]]:
+def describe_devices(indices: list[int]) -> list[SeenDevice]:
     described = []
     for index in indices:
         properties = torch.cuda.get_device_properties(index)
         uuid = str(getattr(properties, "uuid", ""))
         described.append(
-            {
-                "name": properties.name,
-                "uuid": uuid if not uuid or uuid.startswith("GPU-") else f"GPU-{uuid}",
-                "memory_gib": properties.total_memory / 2**30,
-                "sm_count": properties.multi_processor_count,
-                "compute_capability": f"{properties.major}.{properties.minor}",
-            }
+            SeenDevice(
+                name=properties.name,
+                uuid=uuid if not uuid or uuid.startswith("GPU-") else f"GPU-{uuid}",
+                memory_gib=properties.total_memory / 2**30,
+                sm_count=properties.multi_processor_count,
+                compute_capability=f"{properties.major}.{properties.minor}",
+            )
         )
     return described
 

@@ -38,6 +38,8 @@ from vivace.measure.inside.supply import Feed, Moment
 from vivace.measure.inside.syncs import SyncWatch
 from vivace.measure.inside.warmup import WarmupDetector
 from vivace.protocol.ending import ENDED_BY_ITSELF, Ended, Ending
+from vivace.protocol.payload import SeenMemory, Status
+from vivace.protocol.progress import SeenProgress
 
 __all__ = ["Session", "Stage", "end_quickly"]
 
@@ -127,7 +129,7 @@ class Session:
         self.flops: FlopCount | None = None
         self.profile: dict[str, Any] | None = None
         self.syncs: SyncWatch | None = None
-        self.memory: dict[str, Any] | None = None
+        self.memory: SeenMemory | None = None
         self.energy: EnergyMeter | None = None
         self.attendant: Attendant | None = None
         self.notes: list[str] = []
@@ -176,15 +178,9 @@ class Session:
         if self.energy is not None:
             self.energy.sample()
 
-    def _progress(self) -> dict[str, Any]:
+    def _progress(self) -> SeenProgress:
         total = {Stage.WINDOW: self.settings.steps}.get(self.stage)
-        return {
-            "rank": self.rank,
-            "stage": self.stage.value,
-            "done": self.stage_steps,
-            "of": total,
-            "steps": self.total_steps,
-        }
+        return SeenProgress(self.rank, self.stage.value, self.stage_steps, total, self.total_steps)
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -198,7 +194,7 @@ class Session:
     def _stop_measuring(self, error: Exception) -> None:
         self.recorder.give_up()
         self.notes.append(f"vivace's own error: {type(error).__name__}: {error}")
-        self._write("partial", Ended(Ending.OWN_ERROR, self.notes[-1]))
+        self._write(Status.PARTIAL, Ended(Ending.OWN_ERROR, self.notes[-1]))
 
     def _on_step(self, optimizer: Any, skipped: bool) -> None:
         was_by_hand = self.by_hand.optimizer_stepped()
@@ -324,7 +320,7 @@ class Session:
         self.frames_at_start = compiled_frames()
         self.before_window_s = time.perf_counter() - self.began_s
         self.window_start = len(self.recorder.marks) - 1
-        self.energy = EnergyMeter([device["uuid"] for device in describe_devices(devices_in_use())])
+        self.energy = EnergyMeter([device.uuid for device in describe_devices(devices_in_use())])
         self.energy.start()
         self._enter(Stage.WINDOW)
 
@@ -347,8 +343,8 @@ class Session:
             return allocator_counts() if self.device.type == "cuda" else None
         return None
 
-    def _memory_now(self) -> dict[str, Any]:
-        return {"devices": [device_memory(i) for i in devices_in_use()], "host": host_memory()}
+    def _memory_now(self) -> SeenMemory:
+        return SeenMemory(devices=[device_memory(i) for i in devices_in_use()], host=host_memory())
 
     def _during_tail(self) -> None:
         """Go on until the energy window is long enough. Ranks must leave together: only a lone process may wait."""
@@ -427,7 +423,7 @@ class Session:
             self.notes.append("FLOPs not counted: the compiled model might not fit uncompiled")
             self._end()
         else:
-            self._write("complete", None)  # whatever the uncompiled step does, the figures are safe
+            self._write(Status.COMPLETE, None)  # whatever the uncompiled step does, the figures are safe
             self.written = False
             self._begin_flops(Stage.FLOPS_LATE)
 
@@ -440,7 +436,7 @@ class Session:
 
     def _end(self) -> None:
         self._enter(Stage.DONE)
-        self._write("complete", None)
+        self._write(Status.COMPLETE, None)
         if self.attendant is not None and threading.current_thread() is not threading.main_thread():
             # Our SystemExit ends this thread only; the main one may wait for it for ever.
             self.notes.append("the training ran in a thread: the process is ended if it does not end by itself")
@@ -466,20 +462,20 @@ class Session:
             return
         why = _why_it_ended()
         if self.window is None:
-            self._write("partial", why)
+            self._write(Status.PARTIAL, why)
             return
         if self.stage is Stage.TAIL and self.energy is not None:
             self.energy.stop(self.settings.steps + self.stage_steps)
         self.notes.append(
             f"the timed window is whole, but what comes after it is not: {why.text}, while {self.stage.value}"
         )
-        self._write("complete", None)
+        self._write(Status.COMPLETE, None)
 
     def _on_stop_request(self, why: Ended) -> None:
         """From the attendant's thread, with the training thread perhaps hanging: touch nothing on the GPU."""
-        self._write("partial", why, touch_gpu=False)
+        self._write(Status.PARTIAL, why, touch_gpu=False)
 
-    def _write(self, status: str, reason: Ended | None, touch_gpu: bool = True) -> None:
+    def _write(self, status: Status, reason: Ended | None, touch_gpu: bool = True) -> None:
         if self.written:
             return
         self.written = True
