@@ -170,3 +170,17 @@ def test_no_part_is_negative(marks: list[Mark]):
     for step in [*result.steps, result.unfinished]:
         assert set(step.phases_ms) == set(PHASES)
         assert min(step.phases_ms.values()) >= 0
+
+
+def test_waiting_for_a_batch_that_was_fetched_ahead_is_loader_wait_and_no_batch_of_its_own():
+    """gpu_prefetch: the next batch is fetched (10 ms), this one is waited for (5 ms); then forward, backward, step."""
+    marks = [
+        ("open", 0.0), ("data+", 0.0), ("data-", 10.0, 4), ("wait+", 11.0), ("wait-", 16.0), ("fwd+", 16.0),
+        ("fwd-", 20.0, GRAD), ("bwd+", 20.0), ("bwd-", 28.0), ("opt+", 28.0), ("opt-", 30.0, END),
+    ]  # fmt: skip
+    (step,) = timeline(*marks).steps
+    assert step.phases_ms["loader"] == 15.0
+    assert step.phases_ms["forward"] == 4.0
+    assert step.phases_ms["other"] == 1.0
+    assert step.total_ms == 30.0
+    assert step.fetched == [4]

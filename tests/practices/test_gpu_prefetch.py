@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections import namedtuple
 from pathlib import Path
@@ -17,6 +18,7 @@ from practices.loaders import loader
 from vivace.practices.engine.change import NotApplicable
 from vivace.practices.gpu_prefetch import GpuPrefetch, find
 from vivace.records.measurement import Copies
+from vivace.tune.trials import Settings, run_trial
 
 COPY = Copies(kind="Memcpy HtoD (Pinned -> Device)", per_step=2, ms_per_step=6.0, mib_per_step=294.0)
 EXPOSED = {"phases": {"copy": 5.0}, "profile": {"copies": (COPY,)}, "loaders": (loader(num_workers=8),)}
@@ -252,3 +254,57 @@ def test_on_a_gpu_memory_is_not_reused_while_the_model_reads_it(tmp_path: Path):
     done = run_with(script, ["gpu_prefetch"], tmp_path / "with")
     plain = run_with(script, [], tmp_path / "without")
     assert done.printed["losses"] == plain.printed["losses"]
+
+
+# -- the wait for a batch that was fetched ahead is loader wait --------------------------------------------------------
+
+
+def check_parts(record: dict) -> None:
+    parts = sum(phase["mean"] for phase in record["phases_ms"].values())
+    assert parts == pytest.approx(record["step_ms"]["mean"], rel=0.02)
+
+
+def test_what_a_step_waits_for_a_prefetched_batch_is_named_loader_wait(measure):
+    """30 ms to load a batch in one worker, and 10 until the copy is there: no part of it is the forward's, or other."""
+    record = measure("prefetched.py", options=("--steps", "12", "--warmup", "8", "--no-profile")).record
+    assert record["phases_ms"]["loader"]["mean"] > 10
+    assert record["phases_ms"]["loader"]["mean"] > 0.7 * record["step_ms"]["mean"]
+    assert record["batch_size"] == 8
+    check_parts(record)
+
+
+SLOW_LOADER = """
+import time, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 4000
+    def __getitem__(self, index):
+        time.sleep(0.005)
+        return torch.full((256, 1024), float(index))
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(1024, 1024).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    for batch in DataLoader(Slow(), batch_size=8, num_workers=1, pin_memory=True):
+        loss = model(batch.to("cuda", non_blocking=True)).square().mean()
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("words", [(), ("gpu_prefetch",)])
+def test_on_a_gpu_a_slow_loader_is_named_with_and_without_prefetching(words: tuple, tmp_path: Path):
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW_LOADER)
+    settings = Settings(steps=10, evidence=True)
+    command = [sys.executable, str(script)]
+    trial = run_trial(command, words, tmp_path / "trial", settings, lambda *_: None, lambda _: None)
+    assert trial.measurement is not None, trial.message
+    record = trial.measurement.model_dump(mode="json")
+    assert record["phases_ms"]["loader"]["mean"] > 0.7 * record["step_ms"]["mean"]
+    waits = record["profile"]["idle_during_ms"]
+    assert max(waits, key=waits.__getitem__) == "loader"
+    check_parts(record)

@@ -43,7 +43,8 @@ def test_idle_time_that_nothing_explains_is_said_with_what_is_known():
     assert findings.unexplained.ms == pytest.approx(40.0)
     assert findings.unexplained.share == pytest.approx(0.4)
     assert findings.unexplained.known == (
-        "the GPU has nothing to do for 40.0 of 100.0 ms; meanwhile the host is in: forward 30.0 ms, other 10.0 ms",
+        "the GPU has nothing to do for 40.0 of 100.0 ms; it waits 30.0 ms for launches of the forward, 10.0 ms for "
+        "what the script does between the parts of a step",
     )
     assert findings.left == pytest.approx(100 / 60)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vivace.measure.inside.recorder import waiting_for_a_batch
 from vivace.practices.engine.batches import Batches, host_tensors
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.loaders import spot, waited_for
@@ -87,7 +88,8 @@ class GpuPrefetch(Change):
             sent = reader.asked_for(tensor) or sent
         if sent is None or sent.version != tensor._version:  # not sent, or written to since
             return None
-        self.side.hand_over(sent.copy, sent.whole)
+        with waiting_for_a_batch():
+            self.side.hand_over(sent.copy, sent.whole)
         self.applied("the next batch is copied on a side stream")
         return sent.copy
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vivace.records.measurement import Measurement
+from vivace.records.waits import waits_in_words
 from vivace.report.figures import counted
 from vivace.report.phases import TERMINAL_COLOURS, phase_name
 
@@ -108,6 +109,9 @@ def _rows(record: Measurement) -> list[tuple[str, str]]:
                 f"tensor cores {profile.tensor_core_share or 0:.0%} of kernel time (under the profiler)",
             )
         )
+    if profile is not None and profile.idle_during_ms and profile.idle_ms_per_step:
+        parts = waits_in_words(profile.idle_during_ms, profile.idle_ms_per_step)
+        rows.append(("GPU waits", f"{profile.idle_ms_per_step:.1f} ms per step: {', '.join(parts)}"))
     if record.validation.runs:
         rows.append(
             (

@@ -13,6 +13,7 @@ from vivace.practices.engine.pricing import allocator_ms, idle_ms, on_gpu, phase
 from vivace.practices.engine.registry import get_practice
 from vivace.records.finding import Finding, Unexplained
 from vivace.records.measurement import Measurement
+from vivace.records.waits import waits_in_words
 from vivace.tune.probing import Cause
 
 __all__ = ["UNEXPLAINED_SHARE", "unexplained_time"]
@@ -67,11 +68,9 @@ def _idle(m: Measurement) -> list[str]:
     idle, step = idle_ms(m), step_ms(m)
     if not on_gpu(m) or idle <= _WORTH_A_WORD * step:
         return []
-    meanwhile = m.profile.idle_during_ms if m.profile is not None else {}
-    total = sum(meanwhile.values())
-    parts = [f"{what} {idle * ms / total:.1f} ms" for what, ms in meanwhile.items() if ms > 0.05 * total]
-    where = f"; meanwhile the host is in: {', '.join(parts)}" if parts else ""
-    return [f"the GPU has nothing to do for {idle:.1f} of {step:.1f} ms{where}"]
+    parts = waits_in_words(m.profile.idle_during_ms, idle) if m.profile is not None else []
+    waits = f"; it waits {', '.join(parts)}" if parts else ""
+    return [f"the GPU has nothing to do for {idle:.1f} of {step:.1f} ms{waits}"]
 
 
 def _shapes(m: Measurement) -> list[str]:

@@ -2,7 +2,8 @@
 
 Every gap between kernels is charged to what the host was in at that moment: the wait for a batch, a call of the
 allocator, a copy, the time after a synchronisation (the host had queued nothing ahead), or the launching of a forward,
-a backward or an optimizer step. The parts add up to the idle time.
+a backward or an optimizer step; where it launches nothing for a millisecond and more, it is stalled. The parts add up
+to the idle time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["ALLOCATING", "Interval", "idle_during", "length", "overlap", "phases_of", "subtract", "union"]
+__all__ = [
+    "ALLOCATING", "Interval", "idle_during", "intersection", "length", "overlap", "phases_of", "subtract", "union",
+]  # fmt: skip
 
 Interval = tuple[float, float]
 
@@ -20,7 +23,9 @@ _PHASES = {
     "data": "loader", "wait": "loader", "copy": "copy", "fwd": "forward", "bwd": "backward", "comm": "communication",
     "opt": "optimizer",
 }  # fmt: skip
-_ORDER = ("loader", "allocator", "copy", "sync", "communication", "forward", "backward", "optimizer")
+_ORDER = ("loader", "allocator", "copy", "sync", "stall", "communication", "forward", "backward", "optimizer")
+_LAUNCHING = ("forward", "backward", "optimizer")
+_STALL_US = 1000.0  # without a call into CUDA, in a phase that launches: between two launches it takes tens
 _AFTER_SYNC_US = 20.0  # a synchronisation returns so long after the last kernel ended
 
 
@@ -34,6 +39,7 @@ def idle_during(
     layers["allocator"] = [_span(call) for call in calls if call["name"].lower().startswith(ALLOCATING)]
     syncs = [_span(call) for call in calls if "synchronize" in call["name"].lower()]
     layers["sync"] = [gap for gap in gaps if any(a <= gap[0] <= b + _AFTER_SYNC_US for a, b in syncs)]
+    layers["stall"] = _stalls(gaps, layers, calls)
     rest = union(gaps)
     found: dict[str, float] = {}
     for name in _ORDER:
@@ -42,6 +48,15 @@ def idle_during(
         rest = subtract(rest, spans)
     found["other"] = length(rest) / 1e3
     return {name: ms for name, ms in found.items() if ms > 0}
+
+
+def _stalls(
+    gaps: Sequence[Interval], layers: dict[str, list[Interval]], calls: Sequence[dict[str, Any]]
+) -> list[Interval]:
+    """Where the host should launch and makes no call for long: it does not run, or something else holds Python."""
+    launching = union(span for name in _LAUNCHING for span in layers.get(name, ()))
+    quiet = subtract(intersection(union(gaps), launching), union(map(_span, calls)))
+    return [span for span in quiet if span[1] - span[0] > _STALL_US]
 
 
 def phases_of(marks: Sequence[tuple[str, float]]) -> dict[str, list[Interval]]:
@@ -87,6 +102,11 @@ def overlap(first: list[Interval], second: list[Interval]) -> float:
         else:
             j += 1
     return total
+
+
+def intersection(first: list[Interval], second: list[Interval]) -> list[Interval]:
+    """What both cover; each list sorted and disjoint."""
+    return subtract(first, subtract(first, second))
 
 
 def subtract(first: list[Interval], second: list[Interval]) -> list[Interval]:

@@ -138,7 +138,7 @@ def _idle(
     first, last = min(start for start, _ in marked), max(stop for _, stop in marked)
     if not first - _CLOCKS_APART_US < busy[0][0] < last or busy[-1][1] < first:
         return {}
-    gaps = [(before[1], after[0]) for before, after in itertools.pairwise(busy)]
+    gaps = [(busy[n][1], busy[n + 1][0]) for n in range(len(busy) - 1)]
     calls = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("cuda_runtime", "cuda_driver")]
     return {name: ms / steps for name, ms in idle_during(gaps, phases, calls).items()}
 

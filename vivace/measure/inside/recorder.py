@@ -6,9 +6,11 @@ the process, in forked children (DataLoader workers), and for calls from other t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from vivace.measure.inside.timeline import Mark
@@ -17,9 +19,11 @@ from vivace.measure.inside.timeline import Mark
 _SAME_MOMENT_NS = 8_000
 
 # Marks by which the next step shows where nothing else tells that one has ended.
-NEW_WORK = frozenset({"data+", "copy+", "fwd+", "bwd+", "eval", "train"})
+NEW_WORK = frozenset({"data+", "wait+", "copy+", "fwd+", "bwd+", "eval", "train"})
 
-__all__ = ["NEW_WORK", "Recorder", "gpu_marks", "host_marks"]
+__all__ = ["NEW_WORK", "Recorder", "gpu_marks", "host_marks", "waiting_for_a_batch"]
+
+_recorders: list[Recorder] = []  # the process's own, for those whose waits it should name
 
 
 class Recorder:
@@ -27,6 +31,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.reset()
+        _recorders[:] = [self]
         os.register_at_fork(after_in_child=self.reset)
 
     def reset(self) -> None:
@@ -83,7 +88,7 @@ class Recorder:
             self.marks.append((code, time.perf_counter_ns(), None, extra))
             return
         now_ns = time.perf_counter_ns()
-        if self.marks and now_ns - self.marks[-1][1] < _SAME_MOMENT_NS:
+        if self.marks and now_ns - self.marks[-1][1] < _SAME_MOMENT_NS and code != "wait-":
             self.marks.append((code, now_ns, self.marks[-1][2], extra))
             return
         event = self._event(self.device, enable_timing=True)
@@ -92,6 +97,21 @@ class Recorder:
         else:
             event.record(self._current_stream(self.device))
         self.marks.append((code, now_ns, event, extra))
+
+
+@contextlib.contextmanager
+def waiting_for_a_batch() -> Iterator[None]:
+    """Around what makes the host or the GPU wait for a batch that was fetched ahead: it is loader wait. Does nothing in
+    a process that is not measured."""
+    recorder = _recorders[0] if _recorders else None
+    if recorder is None or not recorder.here():
+        yield
+        return
+    recorder.mark("wait+")
+    try:
+        yield
+    finally:
+        recorder.mark("wait-")  # an event of its own, however soon: the GPU may wait between the two
 
 
 def host_marks(raw: list[tuple[str, int, Any, Any]]) -> list[Mark]:

@@ -23,6 +23,7 @@ PHASES = ("loader", "copy", "forward", "backward", "communication", "optimizer",
 
 _PHASE_OF = {
     "data": "loader",
+    "wait": "loader",
     "copy": "copy",
     "fwd": "forward",
     "bwd": "backward",
