@@ -82,3 +82,10 @@ def test_a_job_whose_lengths_vary_says_how(measure):
 def test_gradients_that_are_exchanged_once_a_step_are_counted_once(measure):
     record = measure("varying.py", "--no-sync", options=("--steps", "4", "--warmup", "3", "--no-profile")).record
     assert (record["gradient_syncs"], record["micro_batches"]) == (1, 2)
+
+
+def test_compiling_again_in_the_timed_steps_is_counted(measure):
+    """Steps 10 to 17 meet the lengths of steps 12 and 16 for the first time."""
+    record = measure("recompiled.py", options=("--steps", "8", "--warmup", "10", "--no-profile", "--no-flops")).record
+    assert record["recompiled"] == 2
+    assert record["inputs"]["new"] == 2

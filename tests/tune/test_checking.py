@@ -58,6 +58,21 @@ def test_time_that_no_finding_explains_is_said_and_fails_in_ci(vivace):
     assert f"{left['ms']:.0f} of {left['step_ms']:.0f} ms per step not explained" in done.err
 
 
+def test_shapes_that_keep_changing_are_found_with_the_price_that_the_probe_measured(vivace):
+    """80 ms for every new shape, and nearly all are new; the same batch again costs nothing of it."""
+    script = (sys.executable, str(SCRIPTS / "new_shapes.py"))
+    done = vivace("check", "--json", "--steps", "10", "--", *script)
+    finding = next(f for f in done.record["findings"] if f["practice"] == "round_lengths")
+    assert finding["exposed_ms"] > 60
+    assert finding["worth"] > 2
+    assert finding["evidence"]["new_shapes"] == 10
+    assert finding["evidence"]["same_batch_ms"] < finding["exposed_ms"]
+    assert not finding["applies"]
+    assert "multiple" in finding["by_hand"]
+    assert done.record["verdict"] == "improvable"
+    assert done.record["unexplained"] is None
+
+
 def test_a_run_that_is_too_short_to_tell_does_not_pass_in_ci(vivace):
     script = (sys.executable, str(SCRIPTS / "plain.py"), "--steps", "12")
     done = vivace("check", "--json", "--fail-over", "9", "--steps", "50", "--", *script)
