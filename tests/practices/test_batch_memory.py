@@ -63,6 +63,16 @@ def test_found_when_its_thread_keeps_the_host_from_launching():
     assert find(measurement(**{**idle, "loaders": (slower,)})) is None
 
 
+def test_at_a_lower_rate_it_is_found_by_a_host_that_is_seen_to_launch_nothing():
+    """imagenet on an H200: 147 MiB in 78 ms, 1.85 GiB/s, and most of the idle time the host launches nothing."""
+    pinned = LARGE.model_copy(update={"batch_mib": 150.0, "pin_memory": True})
+    stalled = {"loaders": (pinned,), "roles": {"matmul": 60.0}}
+    found = find(measurement(**stalled, profile={"idle_during_ms": {"stall": 30.0, "forward": 10.0}}))
+    assert found is not None
+    assert found.exposed_ms == pytest.approx(30.0)
+    assert find(measurement(**stalled, profile={"idle_during_ms": {"forward": 40.0}})) is None
+
+
 def test_without_the_loaders_own_figure_it_is_what_goes_to_the_gpu():
     found = find(measurement(**{**WAITING, **with_loader(batch_mib=None)}, profile={"copies": (COPY,)}))
     assert found is not None

@@ -19,7 +19,7 @@ from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cores import usable_cores
 from vivace.practices.engine.loaders import rare_waits, sends_much, sent_mib, spot, waited_for, waits_ms
 from vivace.practices.engine.practice import Found, Practice
-from vivace.practices.engine.pricing import launch_idle_ms, on_gpu, step_ms
+from vivace.practices.engine.pricing import idle_part_ms, launch_idle_ms, on_gpu, step_ms
 from vivace.practices.engine.step_model import Shares, share_saved
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def find(m: Measurement) -> Found | None:
     waits = 0.0 if rare_waits(m, loader) else waits_ms(m, loader)
     size = sent_mib(m, loader)
     rate = size / 1024 / (step_ms(m) / 1e3)
-    launches = launch_idle_ms(m) if loader.pin_memory and rate > _FELT_BY_LAUNCHES_GIB_PER_S else 0.0
+    launches = _launches_ms(m, rate) if loader.pin_memory else 0.0
     exposed = max(waits, launches)
     if exposed < _SMALLEST_SHARE * step_ms(m) or not sends_much(m, loader):
         return None
@@ -235,6 +235,12 @@ def find(m: Measurement) -> Found | None:
         where=spot(loader),
         why_not=_why_not(loader),
     )
+
+
+def _launches_ms(m: Measurement, rate: float) -> float:
+    """What the pinning thread keeps the launches waiting: all idle time between them at a high rate, else what was seen
+    of a host that launches nothing."""
+    return launch_idle_ms(m) if rate > _FELT_BY_LAUNCHES_GIB_PER_S else idle_part_ms(m, "stall")
 
 
 def _says(m: Measurement, waits: float, launches: float, size: float, rate: float) -> str:

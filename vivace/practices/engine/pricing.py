@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allocator_ms", "arithmetic_share", "busy_ms", "capability", "compute_ms", "copies_to_gpu", "has_convolutions",
-    "idle_ms", "launch_idle_ms", "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak", "phase_ms",
-    "products_left_ms", "products_ms", "recurrent_ms", "retries_ms", "role_ms", "step_ms",
+    "idle_ms", "idle_part_ms", "launch_idle_ms", "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak",
+    "phase_ms", "products_left_ms", "products_ms", "recurrent_ms", "retries_ms", "role_ms", "step_ms",
 ]  # fmt: skip
 
 _TILE = 128  # of the result, that one multiprocessor computes at a time
@@ -101,6 +101,13 @@ def idle_ms(m: Measurement) -> float:
             m
         )  # of those steps; a little too much, for profiling takes time too
     return max(0.0, step_ms(m) - busy) if busy is not None else 0.0
+
+
+def idle_part_ms(m: Measurement, part: str) -> float:
+    """The part of the idle time in which the GPU waits for this (a name in ``idle_during_ms``); 0 where not known."""
+    parts = m.profile.idle_during_ms if m.profile is not None else {}
+    total = sum(parts.values())
+    return idle_ms(m) * parts.get(part, 0.0) / total if total else 0.0
 
 
 def launch_idle_ms(m: Measurement) -> float:
