@@ -308,8 +308,10 @@ def _step_s(payload: Payload) -> float | None:
 def _peaks(payload: Payload, flops: Flops | None) -> dict[str, float | None]:
     """Of all devices of one rank, by the arithmetic that was counted. None where steps differ in what they compute."""
     names = [device.name for device in payload.devices]
-    spec = find_gpu(names[0]) if names and not _varies(payload) else None
-    if spec is None or flops is None:
+    if flops is None or not names or _varies(payload):
+        return {}
+    spec = find_gpu(names[0])
+    if spec is None:
         return {}
     peaks = {kind: peak_tflops(spec, kind) for kind in flops.by_type}
     return {kind: None if peak is None else len(names) * peak for kind, peak in peaks.items()}
