@@ -32,6 +32,9 @@ class ForeachOptimizer(Change):
             arguments["fused"] = None
         self.applied(f"{kind.__name__}(foreach=True)")
 
+    def no_optimizer(self) -> None:
+        raise NotApplicable("the script has no optimizer: it updates its parameters by hand")
+
 
 def find(m: Measurement) -> Found | None:
     """On GPUs torch takes foreach by itself unless told otherwise; on CPUs it saves nothing."""

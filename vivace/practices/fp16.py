@@ -91,6 +91,12 @@ class Fp16(Autocast):
             tensor.register_hook(lambda g: g / self.scale if self.in_scaled_backward else g)
         return tensor
 
+    def no_optimizer(self) -> None:
+        self.done = None
+        raise NotApplicable(
+            "the script updates its parameters by hand: nothing can leave out a step whose gradients overflow in fp16"
+        )
+
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         if self.done is None or self.refused is not None:
             return

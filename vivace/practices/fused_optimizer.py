@@ -49,6 +49,9 @@ class FusedOptimizer(Change):
             if isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) and module.sparse:
                 self.sparse[module.weight] = True
 
+    def no_optimizer(self) -> None:
+        raise NotApplicable("the script has no optimizer: it updates its parameters by hand")
+
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """A checkpoint of the unchanged script says fused=None and keeps step counters on the host: put both right.
 

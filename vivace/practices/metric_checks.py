@@ -26,10 +26,15 @@ class MetricChecks(Change):
         super().__init__(argument)
         self.steps = 0
 
+    def no_optimizer(self) -> None:
+        self._look()
+
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.steps += 1
-        if self.steps > _STEPS:
-            return
+        if self.steps <= _STEPS:
+            self._look()
+
+    def _look(self) -> None:
         if "torchmetrics" not in sys.modules:
             raise NotApplicable("the script does not use torchmetrics")
         # By type, not isinstance: that asks each object for its class, and dead proxies and lazy modules answer badly.

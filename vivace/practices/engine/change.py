@@ -88,6 +88,10 @@ class Change:
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Right before an optimizer steps."""
 
+    def no_optimizer(self) -> None:
+        """Once, before the first backward pass of a script that has made no optimizer: it will update its parameters
+        by hand, and ``before_step`` is never called."""
+
     # -- telling ---------------------------------------------------------------------------------------------------
 
     def applied(self, what: str) -> None:

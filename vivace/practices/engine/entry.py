@@ -12,9 +12,6 @@ import multiprocessing.util
 import os
 import sys
 from pathlib import Path
-from typing import Any
-
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from vivace.errors import UserError
 from vivace.measure.inside import compile_cache, seeds
@@ -24,6 +21,7 @@ from vivace.practices.engine.change import Change
 from vivace.practices.engine.parts import Parts
 from vivace.practices.engine.probes import PROBES
 from vivace.practices.engine.registry import get_practice, split_word
+from vivace.practices.engine.trained import watch_training
 from vivace.protocol.answers import PracticeAnswer, answers_to_text
 
 __all__ = ["install"]
@@ -42,6 +40,7 @@ def install(settings_text: str) -> None:
         seeds.install(settings.seed_offset)
     parts.catch_the_rest()
     told.watch()
+    watch_training(parts, told.on_step)
 
 
 def _change_of(word: str) -> Change:
@@ -67,11 +66,10 @@ class _Told:
         self.pid = os.getpid()
 
     def watch(self) -> None:
-        register_optimizer_step_post_hook(self._on_step)
         atexit.register(self._at_exit)
         multiprocessing.util.Finalize(None, self._at_exit, exitpriority=1)
 
-    def _on_step(self, *_: Any) -> None:
+    def on_step(self) -> None:
         self.steps += 1
         if self.steps == self.AFTER_STEPS:
             self._write("practices")
@@ -104,6 +102,3 @@ class _Told:
             temporary = path.with_suffix(".tmp")
             temporary.write_text(answers_to_text(self.answers()))
             os.replace(temporary, path)
-
-
-_Told._on_step._torchdynamo_disable = True  # type: ignore[attr-defined]

@@ -79,6 +79,10 @@ class Parts:
         for change in self.touching("flags"):
             self.attempt_before_use(change, change.flags)
 
+    def no_optimizer(self) -> None:
+        for change in self.touching("no_optimizer"):
+            self.attempt(change, change.no_optimizer)
+
     def attempt(self, change: Change, function: Any, *args: Any) -> Any:
         """Let a change do its work; a refusal is noted and the part stays as it is."""
         try:
