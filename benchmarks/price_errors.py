@@ -59,14 +59,15 @@ def recomputed(folder: Path) -> Iterator[dict[str, Any]]:
     measured = {}
     for line in _lines(folder / "price_measurements.jsonl"):
         kept = json.loads(line)
-        measured[kept["job"], kept["words"]] = Measurement.model_validate(kept["measurement"])
+        record = Measurement.model_validate(kept["measurement"])
+        measured[kept["job"], kept["words"], record.clock == "gpu"] = record
     for gain in _rows(folder / "price_gains.csv"):
         row = {
             "practice": gain["practice"], "job": gain["job"], "before": gain["before"], "device": gain["hardware"],
             "held_out": gain["job"] in HELD_OUT,
         }  # fmt: skip
         row |= {name: float(gain[name]) for name in ("gain", "gain_low", "gain_high")}
-        measurement = measured.get((gain["job"], gain["before"]))
+        measurement = measured.get((gain["job"], gain["before"], "CPU" not in gain["hardware"]))
         yield row | (priced(measurement, row) if measurement is not None else {"note": "not measured"})
 
 
