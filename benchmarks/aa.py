@@ -25,7 +25,7 @@ from vivace.tune.bench import Bench
 from vivace.tune.comparison import speed
 from vivace.tune.pairs import Verdict, paired
 from vivace.tune.searching import Search, baseline_of, measured
-from vivace.tune.trials import Settings
+from vivace.tune.trials import TrialSettings
 
 HERE = Path(__file__).resolve().parent
 NOTHING = ("probe:nothing",)
@@ -63,7 +63,7 @@ def prove_nothing(number: int, rounds: int, args: argparse.Namespace, table: Tab
     command = (sys.executable, str(HERE / "aa_job.py"), "--device", args.device, *SIZES[args.device])
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(
-            command, Path(folder), math.inf, Settings(steps=args.steps), lambda *_: None, lambda _: None, say
+            command, Path(folder), math.inf, TrialSettings(steps=args.steps), lambda *_: None, lambda _: None, say
         )  # fmt: skip
         found = baseline_of(bench, (Risk.EXACT, Risk.ROUNDING), 2 * rounds)
         verdict = paired(bench, found, NOTHING, rounds, "round")

@@ -17,12 +17,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vivace.hardware.machine import this_machine
-from vivace.measure.inside.settings import Settings
 from vivace.measure.measuring import read_told
-from vivace.measure.merge import merge, read_payloads
+from vivace.measure.merge import merge
+from vivace.measure.ranks import read_payloads
+from vivace.practices.engine import entry
+from vivace.protocol.payload import Status
+from vivace.protocol.request import ProcessRequest
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
-from vivace.tune.trials import ENTRY, environment_of
+from vivace.tune.trials import environment_of
 
 __all__ = ["RunFailed", "run"]
 
@@ -34,19 +37,23 @@ class RunFailed(Exception):
 
 
 def run(
-    script: Path, arguments: Sequence[str], words: Sequence[str], settings: Settings, environment: Mapping[str, str]
+    script: Path,
+    arguments: Sequence[str],
+    words: Sequence[str],
+    request: ProcessRequest,
+    environment: Mapping[str, str],
 ) -> Measurement:
-    """``settings.folder`` receives the record and the script's output."""
-    folder = Path(settings.folder)
+    """``request.folder`` receives the record and the script's output."""
+    folder = Path(request.folder)
     record = folder / "measurement.json"
     if record.is_file():
         return Measurement.load(record)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("rank-*.json"):
         old.unlink()
-    _fork(script, arguments, settings, {**environment_of(words), **environment})
+    _fork(script, arguments, request, {**environment_of(words), **environment})
     payloads = read_payloads(folder)
-    if not payloads or payloads[0]["status"] != "complete":
+    if not payloads or payloads[0].status is not Status.COMPLETE:
         raise RunFailed(f"{folder.name}: {(folder / 'output.log').read_text()[-500:]}")
     if not _machine:
         _machine.append(this_machine())
@@ -57,9 +64,8 @@ def run(
     return measurement
 
 
-def _fork(script: Path, arguments: Sequence[str], settings: Settings, environment: Mapping[str, str]) -> None:
+def _fork(script: Path, arguments: Sequence[str], request: ProcessRequest, environment: Mapping[str, str]) -> None:
     importlib.import_module("torch._dynamo")  # every optimizer imports it: once, before the first fork
-    importlib.import_module(ENTRY)
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -68,11 +74,11 @@ def _fork(script: Path, arguments: Sequence[str], settings: Settings, environmen
         return
     code = 1
     try:
-        with (Path(settings.folder) / "output.log").open("w") as log:
+        with (Path(request.folder) / "output.log").open("w") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
         os.environ.update(environment)
-        importlib.import_module(ENTRY).install(settings.to_text())
+        entry.install(request)
         sys.argv = [str(script), *arguments]
         sys.path.insert(0, str(script.parent))
         runpy.run_path(str(script), run_name="__main__")

@@ -30,7 +30,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from vivace.measure.inside.attendant import Attendant
 from vivace.measure.inside.install import install
 from vivace.measure.inside.session import Session, Stage
-from vivace.measure.inside.settings import Settings
+from vivace.protocol.request import ProcessRequest
 
 HERE = Path(__file__).parent
 PATCHED = (
@@ -53,8 +53,8 @@ class Switch:
 
     def __init__(self, folder: str) -> None:
         plain = self._state()
-        settings = Settings(folder=folder, steps=10**9, count_flops=False, warmup_steps=2)
-        self.session: Session = install(settings.to_text())
+        request = ProcessRequest(folder=folder, steps=10**9, count_flops=False, warmup_steps=2)
+        self.session: Session = install(request)
         self._states = {False: plain}
 
     def remember_measuring(self) -> None:

@@ -19,7 +19,7 @@ from rows import Clock, say
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Interval
 from vivace.tune.comparison import by_single_runs, ratio_of, speed
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 __all__ = ["EXAMPLES", "ROOT", "Side", "ratio", "run_rounds", "vivace_json"]
 
@@ -54,7 +54,7 @@ def run_rounds(
 
 
 def _run_once(side: Side, folder: Path, steps: int, timeout_s: float) -> None:
-    settings = Settings(steps=steps, timeout_s=timeout_s)
+    settings = TrialSettings(steps=steps, timeout_s=timeout_s)
     trial = run_trial(side.command, tuple(side.words), folder, settings, lambda *_: None, lambda _: None)
     side.seconds += trial.seconds
     record = trial.measurement

@@ -10,8 +10,8 @@ from rich.markup import escape
 
 from vivace.cli.console import make_console
 from vivace.errors import UserError
-from vivace.measure.inside.settings import rank_and_world
 from vivace.protocol.answers import PracticeAnswer
+from vivace.protocol.rank import rank_and_world
 from vivace.tune.running import read_words
 from vivace.tune.running import run as run_training
 

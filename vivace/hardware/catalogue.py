@@ -1,7 +1,7 @@
 """The catalogue of GPUs, clusters and sites: vivace's own data files, and the user's on top of them.
 
-Standard library only (``tomllib``), because ``measure`` reads it inside a user's process. It reads files and
-nothing else. Called by ``hardware.machine``, ``plan``, ``launch`` and ``measure``.
+Reads files and nothing else. Called by ``hardware.machine``, ``plan``, ``launch`` and ``measure``; not in the user's
+process, which the command tells what it needs (``known_gpus``).
 
 A user adds entries, or replaces one of ours as a whole by giving it the same name, with TOML files of the
 same shape. They are looked for in the files and folders that ``$VIVACE_CATALOGUE`` lists (separated like
@@ -23,7 +23,6 @@ same shape. They are looked for in the files and folders that ``$VIVACE_CATALOGU
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 import tomllib
@@ -36,8 +35,9 @@ from typing import Any
 from vivace.errors import UserError
 from vivace.hardware.schema import Place, build, did_you_mean
 from vivace.hardware.specs import DTYPES, ClusterSpec, GpuSpec, SiteSpec
+from vivace.protocol.gpu_names import KnownGpu, find_by_name
 
-__all__ = ["Catalogue", "find_cluster", "find_gpu", "load_catalogue", "named_gpu", "user_files"]
+__all__ = ["Catalogue", "find_cluster", "find_gpu", "known_gpus", "load_catalogue", "named_gpu", "user_files"]
 
 DATA = Path(__file__).parent / "data"
 BUILT_IN = "vivace"
@@ -65,13 +65,19 @@ def find_gpu(name: str) -> GpuSpec | None:
     >>> find_gpu("NVIDIA H200").sm_count
     132
     """
-    gpus = load_catalogue().gpus
-    wanted = name.strip().lower()
-    for spec in gpus.values():
-        if wanted in (spec.key, spec.name.lower(), *(alias.lower() for alias in spec.aliases)):
-            return spec
-    # The user's entries come last in the table, and must win over ours when both patterns match.
-    return next((spec for spec in reversed(list(gpus.values())) if _matches(wanted, spec)), None)
+    specs = list(load_catalogue().gpus.values())
+    gpus = [_known(spec) for spec in specs]
+    found = find_by_name(name, gpus)
+    return specs[gpus.index(found)] if found is not None else None
+
+
+def known_gpus() -> tuple[KnownGpu, ...]:
+    """What a process needs to know of the catalogue: which GPUs have a peak, and for which arithmetics."""
+    return tuple(_known(spec) for spec in load_catalogue().gpus.values())
+
+
+def _known(spec: GpuSpec) -> KnownGpu:
+    return KnownGpu((spec.key, spec.name, *spec.aliases), spec.patterns, tuple(spec.dense_peak_tflops))
 
 
 def named_gpu(name: str) -> GpuSpec:
@@ -201,12 +207,6 @@ def _joined(cluster: ClusterSpec, catalogue: Catalogue) -> ClusterSpec:
         if name not in known:
             raise place.error("qos", f"the site {site.key} has no QoS {name!r}", did_you_mean(name, known))
     return replace(cluster, site_spec=site)
-
-
-def _matches(wanted: str, spec: GpuSpec) -> bool:
-    # Drivers before 2021 leave "NVIDIA " out, so both sides are compared without it.
-    bare = wanted.removeprefix("nvidia ")
-    return any(fnmatch.fnmatchcase(bare, pattern.lower().removeprefix("nvidia ")) for pattern in spec.patterns)
 
 
 def _unknown(what: str, name: str, known: Mapping[str, object], command: str) -> UserError:

@@ -5,7 +5,6 @@ Used by ``plan`` (which predicts times) and by practices (which look at layers t
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -60,7 +59,7 @@ def alignment_share(n: int, k: int, bytes_per_element: int = 2, hopper: bool = F
 
 @cache
 def _alignment() -> dict[str, dict[str, dict[str, float]]]:
-    return tomllib.loads(Path(__file__).with_name("alignment.toml").read_text())
+    return _table("alignment.toml")
 
 
 def _power_of_two_in(number: int) -> int:
@@ -87,4 +86,11 @@ def tensor_core_multiple(arithmetic: str) -> tuple[int, int]:
 @cache
 def layer_checklists() -> dict[str, dict[str, Any]]:
     """NVIDIA's checklists by kind of layer, as in ``layer_sizes.toml``."""
-    return tomllib.loads(Path(__file__).with_name("layer_sizes.toml").read_text())
+    return _table("layer_sizes.toml")
+
+
+def _table(file: str) -> dict[str, Any]:
+    """Only the command reads tables. Practices import this module in the user's process, whose Python may be older."""
+    import tomllib
+
+    return tomllib.loads(Path(__file__).with_name(file).read_text())

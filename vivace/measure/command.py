@@ -22,9 +22,9 @@ import psutil
 
 from vivace.errors import UserError
 from vivace.measure.inside.attendant import STOP_FILE
-from vivace.measure.inside.settings import HOME_VARIABLE, VARIABLE, Settings
 from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.protocol.progress import SeenProgress
+from vivace.protocol.request import HOME_VARIABLE, VARIABLE, ProcessRequest
 from vivace.records.base import write_text_atomically
 
 __all__ = ["Outcome", "command_not_found", "environment_for", "nowhere", "passthrough", "run_command"]
@@ -57,7 +57,7 @@ class Outcome:
 
 def run_command(
     command: Sequence[str],
-    settings: Settings,
+    request: ProcessRequest,
     sink: Sink,
     progress: Progress,
     timeout_s: float | None = None,
@@ -68,9 +68,9 @@ def run_command(
 
     ``more_environment`` are defaults: variables that the user has set win.
     """
-    folder = Path(settings.folder)
+    folder = Path(request.folder)
     began = time.monotonic()
-    process = _start(command, {**(more_environment or {}), **os.environ}, settings)
+    process = _start(command, {**(more_environment or {}), **os.environ}, request)
     readers = _start_readers(process, folder, sink, log_suffix)
     with _interrupts_counted() as interrupts:
         timed_out = _wait(process, folder, progress, began, timeout_s, interrupts)
@@ -84,10 +84,10 @@ def run_command(
     return Outcome(code, time.monotonic() - began, timed_out=timed_out, interrupted=bool(interrupts))
 
 
-def _start(command: Sequence[str], base: Mapping[str, str], settings: Settings) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], base: Mapping[str, str], request: ProcessRequest) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            list(command), env=environment_for(settings, base), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            list(command), env=environment_for(request, base), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
     except FileNotFoundError:
         raise command_not_found(command[0], "measure") from None
@@ -101,14 +101,14 @@ def command_not_found(word: str, ours: str) -> UserError:
     return UserError(f"command not found: {word}", hint=hint)
 
 
-def environment_for(settings: Settings, base: Mapping[str, str]) -> dict[str, str]:
+def environment_for(request: ProcessRequest, base: Mapping[str, str]) -> dict[str, str]:
     """``base`` with what lets vivace into every Python process of the command."""
     environment = dict(base)
     path = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = os.pathsep.join([str(_BOOTSTRAP), path] if path else [str(_BOOTSTRAP)])
-    environment[VARIABLE] = settings.to_text()
+    environment[VARIABLE] = request.to_text()
     environment[HOME_VARIABLE] = os.pathsep.join(_homes())
-    if settings.measure:
+    if request.measure:
         environment.setdefault("KINETO_LOG_LEVEL", "99")  # our profiler window is not the script's: keep its log away
         environment.setdefault("PYTHONUNBUFFERED", "1")  # a pipe would hold the script's output back
     return environment

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from vivace.errors import UserError
+from vivace.hardware.catalogue import known_gpus
 from vivace.hardware.machine import this_machine
 from vivace.hardware.software import Software
 from vivace.measure.command import Outcome, Progress, Sink, run_command
 from vivace.measure.elsewhere import machine_elsewhere
 from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
-from vivace.measure.inside.settings import ENTRY, Settings
 from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
 from vivace.measure.ranks import read_payloads
@@ -27,12 +27,14 @@ from vivace.protocol.answers import PracticeAnswer, answers_from_text
 from vivace.protocol.ending import TIME_OVER, Ending
 from vivace.protocol.payload import Payload
 from vivace.protocol.progress import SeenProgress
+from vivace.protocol.request import OTHER_VIVACE, Entry, ProcessRequest
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
-__all__ = ["Measured", "Request", "measure", "read_told"]
+__all__ = ["Measured", "Request", "measure", "read_other_vivace", "read_told"]
 
 RECORD = "measurement.json"
+_SAME_VIVACE = "install the same vivace in both, or run the vivace of that Python"
 _SMALLEST_ROOM = 2**20  # bytes: a record takes some hundred thousand
 
 
@@ -51,8 +53,7 @@ class Request:
     folder: Path | None = None
     """An existing folder for the record, instead of a new one under ``output``."""
     practices: tuple[str, ...] = ()
-    entry: str = ENTRY
-    """Module whose ``install`` the bootstrap calls in the process, when it is not measure's own."""
+    entry: Entry = Entry.MEASURING
     environment: Mapping[str, str] = field(default_factory=dict)
     seed_offset: int | None = None
     grad_norms: bool = False
@@ -80,7 +81,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     peers = find_peers() if request.folder is None else None
     folder = request.folder or _folder(request, peers)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    settings = Settings(
+    asked = ProcessRequest(
         folder=str(folder.resolve()),
         steps=request.steps,
         warmup_steps=request.warmup_steps,
@@ -91,10 +92,11 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         seed_offset=request.seed_offset,
         practices=request.practices,
         entry=request.entry,
+        known_gpus=known_gpus(),
     )
     try:
         suffix = peers.log_suffix if peers else ""
-        outcome = run_command(request.command, settings, sink, progress, request.timeout_s, request.environment, suffix)
+        outcome = run_command(request.command, asked, sink, progress, request.timeout_s, request.environment, suffix)
     except UserError:
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -112,12 +114,19 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     payloads = read_payloads(folder)
     told = read_told(folder)
     torch_imported = any(folder.glob("imported-*"))
-    seen = _Seen(torch_imported, steps=_steps_in_progress(folder), disk_full=_is_full(folder), folder_gone=folder_gone)
+    seen = _Seen(
+        torch_imported,
+        steps=_steps_in_progress(folder),
+        disk_full=_is_full(folder),
+        folder_gone=folder_gone,
+        other_vivace=read_other_vivace(folder),
+    )
     _tidy(folder)
     if not any(payload.total_steps for payload in payloads):
         end = payloads[0].ended if payloads else None
         message, hint = _why_nothing(request, outcome, seen, payloads)
-        return Measured(None, folder, outcome, message, hint, end.kind if end else None)
+        kind = Ending.OTHER_VIVACE if seen.other_vivace else end.kind if end else None
+        return Measured(None, folder, outcome, message, hint, kind)
     if not folder.is_dir():  # the script cleaned it up under us; the record must not be lost for that
         folder.mkdir(parents=True, exist_ok=True)
     record = merge(
@@ -199,6 +208,15 @@ class _Seen:
     steps: int
     disk_full: bool
     folder_gone: bool
+    other_vivace: str | None
+    """What the process said about a vivace of its own that this one cannot talk to."""
+
+
+def read_other_vivace(folder: Path) -> str | None:
+    for path in sorted(folder.glob(OTHER_VIVACE)):
+        with contextlib.suppress(OSError):
+            return path.read_text()
+    return None
 
 
 def read_told(folder: Path) -> dict[str, PracticeAnswer]:
@@ -235,6 +253,7 @@ def _tidy(folder: Path) -> None:
         "progress-*.json",
         "practices-*.json",
         "imported-*",
+        OTHER_VIVACE,
         STOP_FILE,
         ".rank-*.tmp",
         ".progress-*.tmp",
@@ -266,6 +285,8 @@ def _why_nothing(
         return f"nothing measured: no training step within {request.timeout_s:g} s", "raise --timeout"
     if outcome.interrupted:
         return "nothing measured: interrupted before the first training step", None
+    if seen.other_vivace:
+        return f"nothing measured: {seen.other_vivace}", _SAME_VIVACE
     if outcome.exit_code != 0:
         reason = payloads[0].ended if payloads else None
         why = f": {reason.text}" if reason else "; its own error is above"

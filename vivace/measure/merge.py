@@ -133,6 +133,7 @@ def merge(
             *first.notes,
             *_why_no_throughput(missing, payloads, samples_per_s),
             *_why_not(first),
+            *_other_vivace(first),
         ),
     )
 
@@ -186,6 +187,13 @@ def _varies(payload: Payload) -> bool:
     counted, usual = payload.flops.forwards if payload.flops else 0, payload.forwards_per_step
     other_number = bool(counted and usual and abs(usual / counted - 1) > _SAME_FORWARDS)
     return inputs_vary(payload.input_shapes) or other_number
+
+
+def _other_vivace(payload: Payload) -> list[str]:
+    used = payload.process.vivace
+    return (
+        [f"the process has its own vivace, {used}; this one is {__version__}"] if used not in ("", __version__) else []
+    )
 
 
 def _why_not(payload: Payload) -> list[str]:

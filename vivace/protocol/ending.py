@@ -23,6 +23,8 @@ class Ending(TextEnum):
     """An exit code other than 0, and nothing more is known."""
     RANKS_MISSING = "ranks missing"
     OWN_ERROR = "vivace's own error"
+    OTHER_VIVACE = "another vivace"
+    """The process has a vivace of its own, which speaks another version of this protocol."""
 
 
 @dataclass(frozen=True)

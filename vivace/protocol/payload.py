@@ -119,6 +119,7 @@ class SeenDevice:
 class SeenProcess:
     """What the figures were measured on: versions, host, seed, and a hash of the user's own code."""
 
+    vivace: str = ""
     host: str = ""
     os: str = ""
     architecture: str = ""

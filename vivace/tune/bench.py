@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vivace.measure.command import Progress, Sink
 from vivace.records.trial import Outcome, Trial
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 __all__ = ["Bench", "Interrupted"]
 
@@ -31,7 +31,7 @@ class Bench:
     command: tuple[str, ...]
     folder: Path
     budget_s: float
-    settings: Settings
+    settings: TrialSettings
     sink: Sink
     progress: Progress
     say: Callable[[str], None]

@@ -19,7 +19,7 @@ from vivace.tune.accounting import unexplained_time
 from vivace.tune.bench import Interrupted
 from vivace.tune.diagnosis import SMALLEST_WORTH, by_likely, diagnose, together, worth_of
 from vivace.tune.probing import Cause, Causes, RunProbe, probe
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 __all__ = ["Checked", "check", "findings_of"]
 
@@ -57,7 +57,7 @@ def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Che
 
 
 def _probe_runner(request: Request, folder: Path, progress: Progress) -> RunProbe:
-    settings = Settings(steps=min(_PROBE_STEPS, request.steps), timeout_s=request.timeout_s, seed_offset=None)
+    settings = TrialSettings(steps=min(_PROBE_STEPS, request.steps), timeout_s=request.timeout_s, seed_offset=None)
 
     def run(word: str) -> Trial:
         trial = run_trial(request.command, (word,), folder / "probes" / word[6:], settings, nowhere, progress)

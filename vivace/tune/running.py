@@ -16,14 +16,15 @@ from types import FrameType
 from vivace.errors import UserError
 from vivace.measure.command import command_not_found, environment_for
 from vivace.measure.folder import name_of_command, new_run_folder
-from vivace.measure.inside.settings import Settings, rank_and_world
-from vivace.measure.measuring import read_told
+from vivace.measure.measuring import read_other_vivace, read_told
 from vivace.practices.engine.registry import parse_words
 from vivace.protocol.answers import PracticeAnswer, answers_from_text
+from vivace.protocol.rank import rank_and_world
+from vivace.protocol.request import OTHER_VIVACE, Entry, ProcessRequest
 from vivace.records.privacy import safe_command
 from vivace.records.proof import Proof
 from vivace.records.run import Run, RunState
-from vivace.tune.trials import ENTRY, environment_of
+from vivace.tune.trials import environment_of
 
 __all__ = ["Ran", "read_words", "run"]
 
@@ -85,7 +86,9 @@ def run(
     if not command:
         raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
     folder = new_run_folder(_place(output), name or name_of_command(command))
-    settings = Settings(folder=str(folder.resolve()), entry=ENTRY, measure=False, practices=tuple(words), strict=strict)
+    request = ProcessRequest(
+        folder=str(folder.resolve()), entry=Entry.PRACTICES, measure=False, practices=tuple(words), strict=strict
+    )
     started_at = _now()
     record = Run(
         command=safe_command(command),
@@ -97,7 +100,7 @@ def run(
         folder=str(folder),
     )
     record.save(folder / RECORD)
-    environment = environment_for(settings, {**environment_of(words), **os.environ})
+    environment = environment_for(request, {**environment_of(words), **os.environ})
     try:
         process = _start(command, environment)
     except UserError:
@@ -108,13 +111,14 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)  # the record must not be lost, nor the command's exit code
     told = _told(folder)
     missing = tuple(word for word, answer in told.items() if not answer.applied)
-    ended_too_early = strict and code == 0 and bool(missing)
+    unheard = read_other_vivace(folder) is not None
+    ended_too_early = strict and code == 0 and (bool(missing) or unheard)
     code = _EXIT_NOT_APPLIED if ended_too_early else code
     state: RunState = "completed" if code == 0 else "cancelled" if code in (130, 143) else "failed"
     record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told}).save(
         folder / RECORD
     )
-    for pattern in ("practices-*.json", _REFUSED):
+    for pattern in ("practices-*.json", _REFUSED, OTHER_VIVACE):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
     return Ran(code, folder, told, missing if ended_too_early else (), gone)
@@ -154,7 +158,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dic
             if not told and (state := read_told(folder)):
                 told = True
                 on_told(state)
-    if not told and folder.is_dir():
+    if not told and folder.is_dir() and read_other_vivace(folder) is None:  # the process has said that itself
         on_told(_told(folder))
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 

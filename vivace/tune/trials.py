@@ -18,14 +18,14 @@ from vivace.measure.command import Progress, Sink
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.protocol.ending import ENDED_BY_ITSELF, Ending
+from vivace.protocol.request import Entry
 from vivace.records.base import RecordError
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command, safe_text
 from vivace.records.trial import Outcome, Trial
 
-__all__ = ["ENTRY", "Settings", "environment_of", "refuse_too_short", "run_trial"]
+__all__ = ["TrialSettings", "environment_of", "refuse_too_short", "run_trial"]
 
-ENTRY = "vivace.practices.engine.entry"
 RECORD = "trial.json"
 _LAST_LINES = 3
 # As torch words it, for the GPU and the host; a script that only talks about memory does not match.
@@ -33,7 +33,7 @@ _NO_MEMORY = re.compile(r"OutOfMemoryError: |CUDA error: out of memory|can't all
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrialSettings:
     """How each trial is measured. ``evidence``: with FLOPs, profiler and sync points, for the diagnosis."""
 
     steps: int = 30
@@ -58,7 +58,7 @@ def environment_of(words: Sequence[str]) -> dict[str, str]:
 
 
 def run_trial(
-    command: Sequence[str], words: Sequence[str], folder: Path, settings: Settings, sink: Sink, progress: Progress
+    command: Sequence[str], words: Sequence[str], folder: Path, settings: TrialSettings, sink: Sink, progress: Progress
 ) -> Trial:
     """Run it, or return what an earlier run of the same trial left in ``folder``.
 
@@ -77,7 +77,7 @@ def run_trial(
         timeout_s=settings.timeout_s,
         folder=folder,
         practices=tuple(words),
-        entry=ENTRY,
+        entry=Entry.PRACTICES,
         environment=environment_of(words),
         seed_offset=settings.seed_offset,
         grad_norms=settings.grad_norms,
@@ -116,7 +116,7 @@ def refuse_too_short(own: Trial) -> None:
         )
 
 
-def _is_the_same(known: Trial, words: Sequence[str], settings: Settings) -> bool:
+def _is_the_same(known: Trial, words: Sequence[str], settings: TrialSettings) -> bool:
     """Asked the same; and one that was ended for want of time had as much as it would have now."""
     asked = (tuple(words), settings.evidence, settings.seed_offset, settings.grad_norms)
     if (known.practices, known.evidence, known.seed_offset, known.grad_norms) != asked:
@@ -143,6 +143,8 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
         return Outcome.INTERRUPTED, reason
     errors = _last_lines(folder / "stderr.log")
     told = _memory_error(folder / "stderr.log")
+    if ending is Ending.OTHER_VIVACE:
+        return Outcome.CRASH, reason
     says_so = ending is Ending.OUT_OF_MEMORY or "out of memory" in errors.lower()
     if told or says_so or measured.outcome.exit_code == 137:
         return Outcome.OUT_OF_MEMORY, told or reason or errors

@@ -20,7 +20,7 @@ from vivace.tune.probing import Causes
 from vivace.tune.proving import prove
 from vivace.tune.same_job import Job, refuse_another_job, this_job
 from vivace.tune.searching import measured, search
-from vivace.tune.trials import Settings
+from vivace.tune.trials import TrialSettings
 
 __all__ = ["Interrupted", "Options", "Tuned", "resume_options", "tune"]
 
@@ -62,7 +62,7 @@ def tune(
     folder = resume or new_run_folder(output, name or name_of_command(options.command))
     write_options(folder / OPTIONS, options)  # with --resume too: another --budget holds from then on
     say(f"  [dim]folder: {escape(str(folder))}[/]")
-    settings = Settings(steps=options.steps, timeout_s=options.timeout_s)
+    settings = TrialSettings(steps=options.steps, timeout_s=options.timeout_s)
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
     try:
         found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)

@@ -6,6 +6,7 @@ A process that never imports torch pays one entry in ``sys.meta_path`` and nothi
 """
 
 import atexit
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -16,7 +17,7 @@ import sys
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_SETTINGS_VARIABLE = "VIVACE_INSIDE"
+_REQUEST_VARIABLE = "VIVACE_INSIDE"
 
 
 def _run_the_next_sitecustomize() -> None:
@@ -50,8 +51,8 @@ class _Borrowed(importlib.abc.MetaPathFinder):
 class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports torch as usual, then installs the hooks, then steps aside."""
 
-    def __init__(self, settings_text: str) -> None:
-        self.settings_text = settings_text
+    def __init__(self, request_text: str) -> None:
+        self.request_text = request_text
         self.real: Any = None
         self.asking = False
 
@@ -86,16 +87,46 @@ class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         self.real.loader.exec_module(module)
-        _install(self.settings_text)
+        _install(self.request_text)
 
 
-def _install(settings_text: str) -> None:
+def _install(request_text: str) -> None:
     """Whatever goes wrong in here is ours: say so, and let the training run unmeasured."""
     try:
-        entry = json.loads(settings_text)["entry"]
-        importlib.import_module(entry).install(settings_text)
+        request = json.loads(request_text)
+        other = _another_vivace(request["protocol"])
+        if other is not None:
+            _tell(other, request["folder"])
+            return
+        from vivace.door import enter
+
+        enter(request_text)
     except Exception as error:
         sys.stderr.write(f"vivace: cannot measure this process ({type(error).__name__}: {error})\n")
+
+
+def _another_vivace(asked: int) -> Any:
+    """The user's environment may have a vivace of its own, which is imported instead of ours: can we talk to it?"""
+    import vivace
+
+    spoken = None
+    with contextlib.suppress(ImportError, AttributeError):
+        spoken = importlib.import_module("vivace.protocol.version").PROTOCOL
+    if spoken == asked:
+        return None
+    version = getattr(vivace, "__version__", "of unknown version")
+    speaks = f"protocol {spoken}" if spoken is not None else "no protocol"
+    where = next(iter(getattr(vivace, "__path__", ())), None) or getattr(vivace, "__file__", "a place unknown")
+    return (
+        f"the command's Python has another vivace, {version} in {where}, which speaks {speaks}; "
+        f"this one speaks protocol {asked}"
+    )
+
+
+def _tell(other: str, folder: str) -> None:
+    sys.stderr.write(f"vivace: nothing is measured or changed: {other}\n")
+    with open(os.path.join(folder, f"other-vivace-{os.getpid()}"), "w", encoding="utf-8") as file:
+        file.write(other)
 
 
 def _last_of_all() -> None:
@@ -105,15 +136,15 @@ def _last_of_all() -> None:
         session.end_quickly()
 
 
-_settings_text = os.environ.get(_SETTINGS_VARIABLE)
-if _settings_text:
+_request_text = os.environ.get(_REQUEST_VARIABLE)
+if _request_text:
     atexit.register(_last_of_all)
 try:
     _run_the_next_sitecustomize()
 finally:
-    if _settings_text:
+    if _request_text:
         sys.meta_path.append(_Borrowed(os.environ.get("VIVACE_HOME", "").split(os.pathsep)))
         if "torch" in sys.modules:
-            _install(_settings_text)
+            _install(_request_text)
         else:
-            sys.meta_path.insert(0, _AfterTorch(_settings_text))
+            sys.meta_path.insert(0, _AfterTorch(_request_text))

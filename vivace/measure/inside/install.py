@@ -19,19 +19,18 @@ from vivace.measure.inside.patches import (
 )
 from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.session import Session
-from vivace.measure.inside.settings import Settings
+from vivace.protocol.request import ProcessRequest
 
 __all__ = ["install"]
 
 
-def install(settings_text: str) -> Session:
-    settings = Settings.from_text(settings_text)
-    _tell_that_torch_was_imported(settings)
+def install(request: ProcessRequest) -> Session:
+    _tell_that_torch_was_imported(request)
     compile_cache.install()
-    if settings.seed_offset is not None:
-        seeds.install(settings.seed_offset)
+    if request.seed_offset is not None:
+        seeds.install(request.seed_offset)
     recorder = Recorder()
-    session = Session(settings, recorder)
+    session = Session(request, recorder)
     session.creations = creations.install()
     session.forwards = modules.install(recorder, session.first_steps)
     loaders.install(recorder, session.loaders, session.creations, session.feed, session.first_steps)
@@ -43,7 +42,7 @@ def install(settings_text: str) -> Session:
     return session
 
 
-def _tell_that_torch_was_imported(settings: Settings) -> None:
+def _tell_that_torch_was_imported(request: ProcessRequest) -> None:
     """An empty file: the parent can then tell "no torch" from "no training step"."""
     with contextlib.suppress(OSError):
-        (Path(settings.folder) / f"imported-{os.getpid()}").touch()
+        (Path(request.folder) / f"imported-{os.getpid()}").touch()

@@ -11,14 +11,14 @@ import json
 import os
 import tempfile
 import time
-import tomllib
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vivace.measure.inside.idle import Interval, idle_during, length, overlap, phases_of, union
+from vivace.measure.inside.kernel_names import CPU_ROLES, FAMILIES, ROLES
 from vivace.measure.inside.widths import products_ms
 
 __all__ = ["ProfileWindow", "analyse", "in_trace_time"]
@@ -26,9 +26,7 @@ __all__ = ["ProfileWindow", "analyse", "in_trace_time"]
 _TOP = 12
 _CLOCKS_APART_US = 1e5  # kernels that begin so long before the first mark: the clocks do not fit together
 _FULL_QUEUE = 10.0  # a launch that takes so many times the usual one waits for room in the queue
-_FAMILIES = tomllib.loads((Path(__file__).parent / "kernels.toml").read_text())
 _PRODUCTS = ("matmul", "convolution", "attention")
-_ROLES, _CPU_ROLES = _FAMILIES["roles"], _FAMILIES["cpu_roles"]
 
 
 class ProfileWindow:
@@ -70,7 +68,7 @@ class ProfileWindow:
         total = sum(e.self_cpu_time_total for e in operators) or 1.0
         return {
             "steps": steps,
-            "roles_ms": _roles([(e.key, e.self_cpu_time_total / 1e3) for e in operators], _CPU_ROLES, steps),
+            "roles_ms": _roles([(e.key, e.self_cpu_time_total / 1e3) for e in operators], CPU_ROLES, steps),
             "top": [
                 {
                     "name": e.key,
@@ -121,7 +119,7 @@ def analyse(
         "communication_ms_per_step": length(union(communication)) / 1e3 / steps,
         "communication_exposed_ms_per_step": exposed_us / 1e3 / steps,
         "copies": _copies([e for e in work if e["cat"] == "gpu_memcpy"], steps),
-        "roles_ms": _roles([(e["name"], e["dur"] / 1e3) for e, _ in kernels], _ROLES, steps),
+        "roles_ms": _roles([(e["name"], e["dur"] / 1e3) for e, _ in kernels], ROLES, steps),
         "products_ms": products_ms(_products([e for e, _ in kernels]), steps),
         "top": _top([e for e, _ in kernels], steps),
         "idle_during_ms": _idle(busy, events, phases, steps) if phases else {},
@@ -171,17 +169,17 @@ def _is_wait(name: str, us: float, usual_launch_us: float) -> bool:
 def family(name: str) -> str:
     """``communication``, ``tensor_core``, ``simt`` or ``other``, by the kernel's name."""
     name = name.lower()
-    for kind in ("communication", "simt", "tensor_core"):
-        if any(part in name for part in _FAMILIES[kind]):
+    for kind, parts in FAMILIES.items():
+        if any(part in name for part in parts):
             return kind
     return "other"
 
 
 def _products(kernels: list[dict[str, Any]]) -> list[tuple[str, float]]:
-    return [(e["name"], e["dur"] / 1e3) for e in kernels if _role(e["name"], _ROLES) in _PRODUCTS]
+    return [(e["name"], e["dur"] / 1e3) for e in kernels if _role(e["name"], ROLES) in _PRODUCTS]
 
 
-def _roles(work: list[tuple[str, float]], rules: dict[str, list[str]], steps: int) -> dict[str, float]:
+def _roles(work: list[tuple[str, float]], rules: Mapping[str, Sequence[str]], steps: int) -> dict[str, float]:
     """Milliseconds per step by what the work is for (convolution, matmul, layout, …); the first rule that fits wins."""
     sums: dict[str, float] = defaultdict(float)
     for name, ms in work:
@@ -189,7 +187,7 @@ def _roles(work: list[tuple[str, float]], rules: dict[str, list[str]], steps: in
     return {role: ms / steps for role, ms in sorted(sums.items(), key=lambda item: -item[1])}
 
 
-def _role(name: str, rules: dict[str, list[str]]) -> str:
+def _role(name: str, rules: Mapping[str, Sequence[str]]) -> str:
     name = name.lower()
     return next((role for role, parts in rules.items() if any(part in name for part in parts)), "other")
 

@@ -22,10 +22,10 @@ from vivace.measure.inside.memory import allocator_use, devices_in_use
 from vivace.measure.inside.one_off import first_of_its_size
 from vivace.measure.inside.provenance import describe_devices, describe_process
 from vivace.measure.inside.recorder import gpu_marks, host_marks
-from vivace.measure.inside.settings import restart_count
 from vivace.measure.inside.structure import describe_structure
 from vivace.measure.inside.timeline import PHASES, Step, Timeline, split
 from vivace.protocol.ending import Ended
+from vivace.protocol.gpu_names import find_by_name
 from vivace.protocol.payload import (
     Clock,
     Payload,
@@ -36,6 +36,7 @@ from vivace.protocol.payload import (
     Series,
     Status,
 )  # fmt: skip
+from vivace.protocol.rank import restart_count
 
 if TYPE_CHECKING:
     from vivace.measure.inside.session import Session
@@ -48,7 +49,7 @@ _BACKWARDS = 20  # first steps whose backward passes are counted
 def write(session: Session, status: Status, ended: Ended | None, touch_gpu: bool) -> None:
     """Build the payload and put it into the run's folder as ``rank-R-HOST-PID.json``."""
     text = _build(session, status, ended, touch_gpu).to_text()
-    folder = Path(session.settings.folder)
+    folder = Path(session.request.folder)
     name = f"rank-{session.rank}-{socket.gethostname()}-{os.getpid()}"  # nodes share the folder
     temporary = folder / f".{name}.tmp"
     temporary.write_text(text)
@@ -94,7 +95,7 @@ def _build(session: Session, status: Status, ended: Ended | None, touch_gpu: boo
         energy=session.energy.result if session.energy else None,
         energy_why_not=session.energy.why_not if session.energy else None,
         profile=session.profile,
-        syncs=session.syncs.as_list(session.settings.sync_steps) if session.syncs else [],
+        syncs=session.syncs.as_list(session.request.sync_steps) if session.syncs else [],
         devices=describe_devices(indices),
         process=describe_process(),
         written_at=time.time(),
@@ -109,7 +110,7 @@ def _build(session: Session, status: Status, ended: Ended | None, touch_gpu: boo
         one_off_step=first_of_its_size(main.steps),
         input_elements=[elements_of(step) for step in main.steps],
         inputs=describe_input_shapes(main.steps, _before_the_window(every, session)),
-        allocator=allocator_use(session.allocator_at_start, session.allocator_at_end, session.settings.steps),
+        allocator=allocator_use(session.allocator_at_start, session.allocator_at_end, session.request.steps),
         recompiled=session.recompiled,
         gradient_syncs=_per_step([_gradient_syncs(step) for step in main.steps]) if _wraps(main.steps) else None,
         structure=describe_structure(session),
@@ -274,16 +275,13 @@ def _ceiling(session: Session, indices: list[int]) -> SeenCeiling | None:
     if session.flops is None or not session.flops.by_type:
         return None
     arithmetic = max(session.flops.by_type, key=session.flops.by_type.__getitem__)
-    if session.device.type == "cuda" and _in_catalogue(torch.cuda.get_device_name(session.device), arithmetic):
+    if session.device.type == "cuda" and _in_catalogue(session, arithmetic):
         return None
     with contextlib.suppress(RuntimeError):
         return SeenCeiling(arithmetic, matmul_ceiling_tflops(session.device, arithmetic))
     return None
 
 
-def _in_catalogue(name: str, arithmetic: str) -> bool:
-    from vivace.hardware.catalogue import find_gpu
-    from vivace.hardware.specs import peak_tflops
-
-    gpu = find_gpu(name)
-    return gpu is not None and peak_tflops(gpu, arithmetic) is not None
+def _in_catalogue(session: Session, arithmetic: str) -> bool:
+    gpu = find_by_name(torch.cuda.get_device_name(session.device), session.request.known_gpus)
+    return gpu is not None and arithmetic in gpu.arithmetics

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from vivace import __version__
 from vivace.hardware.software import read_software
 from vivace.measure.inside.flops import something_was_compiled
 from vivace.protocol.payload import SeenDevice, SeenProcess
@@ -29,6 +30,7 @@ def describe_process() -> SeenProcess:
     missing: list[str] = []
     software = asdict(read_software(torch, missing))
     return SeenProcess(
+        vivace=__version__,
         host=socket.gethostname(),
         os=platform.platform(),
         architecture=platform.machine(),

@@ -33,13 +33,14 @@ from vivace.measure.inside.kernels import ProfileWindow
 from vivace.measure.inside.memory import allocator_counts, device_memory, devices_in_use, host_memory
 from vivace.measure.inside.provenance import describe_devices
 from vivace.measure.inside.recorder import Recorder
-from vivace.measure.inside.settings import Settings, rank_and_world
 from vivace.measure.inside.supply import Feed, Moment
 from vivace.measure.inside.syncs import SyncWatch
 from vivace.measure.inside.warmup import WarmupDetector
 from vivace.protocol.ending import ENDED_BY_ITSELF, Ended, Ending
 from vivace.protocol.payload import SeenMemory, Status
 from vivace.protocol.progress import SeenProgress
+from vivace.protocol.rank import rank_and_world
+from vivace.protocol.request import ProcessRequest
 
 __all__ = ["Session", "Stage", "end_quickly"]
 
@@ -93,14 +94,14 @@ class Stage(enum.Enum):
 class Session:
     """One per process. ``loaders`` holds the settings of the DataLoaders seen."""
 
-    def __init__(self, settings: Settings, recorder: Recorder) -> None:
-        self.settings, self.recorder = settings, recorder
+    def __init__(self, request: ProcessRequest, recorder: Recorder) -> None:
+        self.request, self.recorder = request, recorder
         self.loaders: dict[str, Any] = {}
         self.feed = Feed()
         self.forwards: Any = None
         self.creations: Any = None
         self.debugging: Any = None
-        self.first_steps = FirstSteps(settings.grad_norms)
+        self.first_steps = FirstSteps(request.grad_norms)
         self.by_hand = ByHand(recorder, self)
         self.began_s = time.perf_counter()
         self._reset()
@@ -162,12 +163,10 @@ class Session:
         self.device = device
         self.rank, self.world = rank_and_world()
         self.recorder.arm(device)
-        s = self.settings
+        s = self.request
         after = s.steps + s.profile_steps + s.sync_steps + _NORM_STEPS + _SPARE_STEPS
         self.warmup = WarmupDetector(s.warmup_steps, several_ranks=self.world > 1, steps_after=after)
-        self.attendant = Attendant(
-            Path(self.settings.folder), self._progress, self._sample_power, self._on_stop_request
-        )
+        self.attendant = Attendant(Path(self.request.folder), self._progress, self._sample_power, self._on_stop_request)
         self.attendant.start()
         atexit.register(self._at_exit)
         # Forked children of multiprocessing leave without atexit, but run their finalizers.
@@ -179,7 +178,7 @@ class Session:
             self.energy.sample()
 
     def _progress(self) -> SeenProgress:
-        total = {Stage.WINDOW: self.settings.steps}.get(self.stage)
+        total = {Stage.WINDOW: self.request.steps}.get(self.stage)
         return SeenProgress(self.rank, self.stage.value, self.stage_steps, total, self.total_steps)
 
     # -- steps -----------------------------------------------------------------------------------------------------
@@ -266,7 +265,7 @@ class Session:
         self._forget_old_marks()
         if self.total_steps == 1:
             return
-        if self.settings.count_flops and self.flops is None and not something_was_compiled():
+        if self.request.count_flops and self.flops is None and not something_was_compiled():
             self._begin_flops(Stage.FLOPS_EARLY)
         elif self.warmup.is_over():
             self._open_window()
@@ -325,7 +324,7 @@ class Session:
         self._enter(Stage.WINDOW)
 
     def _during_window(self) -> None:
-        if self.stage_steps < self.settings.steps:
+        if self.stage_steps < self.request.steps:
             return
         assert self.window_start is not None
         self.window = (self.window_start, len(self.recorder.marks))
@@ -349,19 +348,19 @@ class Session:
     def _during_tail(self) -> None:
         """Go on until the energy window is long enough. Ranks must leave together: only a lone process may wait."""
         assert self.energy is not None
-        steps = self.settings.steps + self.stage_steps
+        steps = self.request.steps + self.stage_steps
         short = self.energy.handles and self.energy.seconds() < _ENERGY_WINDOW_S
         if short and self.world == 1 and self.stage_steps < _TAIL_STEPS_MAX:
             return
         self.energy.stop(steps)
-        if self.settings.grad_norms:
+        if self.request.grad_norms:
             self._enter(Stage.NORMS)
         else:
             self._begin_profile()
 
     def wants_norm(self) -> bool:
         """Gradient norms cost time: they are taken before and after the timed steps, never in them."""
-        return self.settings.grad_norms and self.stage in (Stage.WARMUP, Stage.NORMS)
+        return self.request.grad_norms and self.stage in (Stage.WARMUP, Stage.NORMS)
 
     def note_gradients(self, optimizer: Any) -> None:
         with contextlib.suppress(Exception):
@@ -376,11 +375,11 @@ class Session:
             self._begin_profile()
 
     def _begin_profile(self) -> None:
-        if self.settings.profile_steps > 0 and threading.current_thread() is not threading.main_thread():
+        if self.request.profile_steps > 0 and threading.current_thread() is not threading.main_thread():
             self.notes.append(
                 "no profiler window: the training runs in a thread, and the profiler in the main one only"
             )
-        elif self.settings.profile_steps > 0 and not _profiler_is_on():
+        elif self.request.profile_steps > 0 and not _profiler_is_on():
             try:
                 self._tool = ProfileWindow(on_gpu=self.device.type == "cuda")
                 self._tool.begin()
@@ -390,19 +389,19 @@ class Session:
             else:
                 self._enter(Stage.PROFILE)
                 return
-        elif self.settings.profile_steps > 0:
+        elif self.request.profile_steps > 0:
             self.notes.append("no profiler window: the script runs a profiler of its own")
         self._begin_syncs()
 
     def _during_profile(self) -> None:
-        if self.stage_steps >= self.settings.profile_steps:
+        if self.stage_steps >= self.request.profile_steps:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
             self.profile = self._tool.finish(self.stage_steps, self.recorder.marks[self._profile_from :])
             self._begin_syncs()
 
     def _begin_syncs(self) -> None:
-        if self.device.type == "cuda" and self.settings.sync_steps > 0:
+        if self.device.type == "cuda" and self.request.sync_steps > 0:
             self.syncs = SyncWatch()
             self._enter(Stage.SYNCS)
             self.syncs.begin()
@@ -411,13 +410,13 @@ class Session:
 
     def _during_syncs(self) -> None:
         assert self.syncs is not None
-        if self.stage_steps >= self.settings.sync_steps:
+        if self.stage_steps >= self.request.sync_steps:
             self.syncs.finish()
             self._begin_late_flops()
 
     def _begin_late_flops(self) -> None:
         """A compiled model is counted last, in one uncompiled step, if that step is sure to fit."""
-        if not self.settings.count_flops or self.flops is not None:
+        if not self.request.count_flops or self.flops is not None:
             self._end()
         elif _memory_is_tight():
             self.notes.append("FLOPs not counted: the compiled model might not fit uncompiled")
@@ -465,7 +464,7 @@ class Session:
             self._write(Status.PARTIAL, why)
             return
         if self.stage is Stage.TAIL and self.energy is not None:
-            self.energy.stop(self.settings.steps + self.stage_steps)
+            self.energy.stop(self.request.steps + self.stage_steps)
         self.notes.append(
             f"the timed window is whole, but what comes after it is not: {why.text}, while {self.stage.value}"
         )

@@ -16,28 +16,28 @@ from pathlib import Path
 from vivace.errors import UserError
 from vivace.measure.inside import compile_cache, seeds
 from vivace.measure.inside import install as measuring
-from vivace.measure.inside.settings import Settings, rank_and_world
 from vivace.practices.engine.change import Change
 from vivace.practices.engine.parts import Parts
 from vivace.practices.engine.probes import PROBES
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.practices.engine.trained import watch_training
 from vivace.protocol.answers import PracticeAnswer, answers_to_text
+from vivace.protocol.rank import rank_and_world
+from vivace.protocol.request import ProcessRequest
 
 __all__ = ["install"]
 
 
-def install(settings_text: str) -> None:
-    settings = Settings.from_text(settings_text)
-    changes = {word: _change_of(word) for word in settings.practices}
-    told = _Told(settings, changes)
+def install(request: ProcessRequest) -> None:
+    changes = {word: _change_of(word) for word in request.practices}
+    told = _Told(request, changes)
     parts = Parts(list(changes.values()))
     compile_cache.install()
     parts.catch_what_measuring_goes_around()
-    if settings.measure:
-        measuring.install(settings_text)
-    elif settings.seed_offset is not None:
-        seeds.install(settings.seed_offset)
+    if request.measure:
+        measuring.install(request)
+    elif request.seed_offset is not None:
+        seeds.install(request.seed_offset)
     parts.catch_the_rest()
     told.watch()
     watch_training(parts, told.on_step)
@@ -60,8 +60,8 @@ class _Told:
 
     AFTER_STEPS = 2
 
-    def __init__(self, settings: Settings, changes: dict[str, Change]) -> None:
-        self.settings, self.changes = settings, changes
+    def __init__(self, request: ProcessRequest, changes: dict[str, Change]) -> None:
+        self.request, self.changes = request, changes
         self.steps = 0
         self.pid = os.getpid()
 
@@ -73,7 +73,7 @@ class _Told:
         self.steps += 1
         if self.steps == self.AFTER_STEPS:
             self._write("practices")
-            if self.settings.strict:
+            if self.request.strict:
                 self._stop_unless_all_applied()
 
     def _stop_unless_all_applied(self) -> None:
@@ -88,7 +88,7 @@ class _Told:
         """An exit code cannot be changed here: of fewer steps, the parent decides."""
         if self.steps:
             self._write("practices")
-        elif self.settings.strict and any(change.refused and not change.done for change in self.changes.values()):
+        elif self.request.strict and any(change.refused and not change.done for change in self.changes.values()):
             self._write("refused")  # perhaps no training at all: the launcher of ranks, a data preparation
 
     def answers(self) -> dict[str, PracticeAnswer]:
@@ -98,7 +98,7 @@ class _Told:
         if os.getpid() != self.pid:
             return  # a forked child
         with contextlib.suppress(OSError):
-            path = Path(self.settings.folder) / f"{name}-{rank_and_world()[0]}-{self.pid}.json"
+            path = Path(self.request.folder) / f"{name}-{rank_and_world()[0]}-{self.pid}.json"
             temporary = path.with_suffix(".tmp")
             temporary.write_text(answers_to_text(self.answers()))
             os.replace(temporary, path)

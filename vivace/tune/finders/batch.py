@@ -26,7 +26,7 @@ from vivace.tune.finders.flags import check_flag, value_of, with_value
 from vivace.tune.finders.room import room_of
 from vivace.tune.finders.scaling import advice_for, as_if_it_fitted
 from vivace.tune.finders.sizes import KNEE_SHARE, fits, knee, largest, next_size
-from vivace.tune.trials import Settings, refuse_too_short
+from vivace.tune.trials import TrialSettings, refuse_too_short
 
 __all__ = ["RECORD", "find_batch"]
 
@@ -37,7 +37,7 @@ _SAME = 0.02  # relative: global sizes do not always divide by the ranks
 def find_batch(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> BatchSearch:
     """Search until the answer is known, the time is up or Ctrl-C; what was run is on disk after every trial."""
     check_flag(asked.flag)
-    settings = Settings(steps=asked.steps, timeout_s=asked.timeout_s)
+    settings = TrialSettings(steps=asked.steps, timeout_s=asked.timeout_s)
     bench = Bench(asked.command, folder, asked.budget_s, settings, sink, progress, say)
     finder = _Finder(asked, folder, bench)
     try:

@@ -24,7 +24,7 @@ from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.finders.asked import Asked
 from vivace.tune.finders.batch_size import check_batch_is_known
-from vivace.tune.trials import Settings, refuse_too_short
+from vivace.tune.trials import TrialSettings, refuse_too_short
 
 __all__ = ["RECORD", "best_of", "find_loader", "next_workers"]
 
@@ -38,7 +38,7 @@ _BEYOND = 1.05  # what its waits explain
 
 def find_loader(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> LoaderSearch:
     """Search until the answer is known, the time is up or Ctrl-C; what was run is on disk after every trial."""
-    settings = Settings(steps=asked.steps, timeout_s=asked.timeout_s)
+    settings = TrialSettings(steps=asked.steps, timeout_s=asked.timeout_s)
     bench = Bench(asked.command, folder, asked.budget_s, settings, sink, progress, say)
     finder = _Finder(asked, folder, bench)
     try:

@@ -1,0 +1,65 @@
+"""What the command asks of every Python process of the user's command, carried in one environment variable."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from vivace.protocol.gpu_names import KnownGpu
+from vivace.protocol.text_enum import TextEnum
+from vivace.protocol.version import PROTOCOL, ProtocolError
+
+__all__ = ["HOME_VARIABLE", "OTHER_VIVACE", "VARIABLE", "Entry", "ProcessRequest"]
+
+VARIABLE = "VIVACE_INSIDE"
+HOME_VARIABLE = "VIVACE_HOME"
+OTHER_VIVACE = "other-vivace-*"
+"""A file that the bootstrap leaves in the folder, with a sentence in it, where the process has another vivace."""
+
+
+class Entry(TextEnum):
+    """What is put in place in the process."""
+
+    MEASURING = "measuring"
+    PRACTICES = "practices"
+    """Practices, then measuring if it is asked for. Trials without any practice come this way too, to be alike."""
+
+
+@dataclass(frozen=True)
+class ProcessRequest:
+    """``folder`` receives what the process answers; ``warmup_steps`` of None means: detect it.
+
+    ``seed_offset`` of None leaves the script's seeds alone. ``known_gpus``: what the catalogue has peaks for, because
+    the process cannot read it (Python has ``tomllib`` since 3.11 only).
+    """
+
+    folder: str
+    protocol: int = PROTOCOL
+    entry: Entry = Entry.MEASURING
+    measure: bool = True
+    steps: int = 50
+    warmup_steps: int | None = None
+    profile_steps: int = 3
+    sync_steps: int = 3
+    count_flops: bool = True
+    grad_norms: bool = False
+    seed_offset: int | None = None
+    practices: tuple[str, ...] = ()
+    strict: bool = False
+    known_gpus: tuple[KnownGpu, ...] = ()
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> ProcessRequest:
+        """Raises ``ProtocolError`` for a request of another version."""
+        fields = json.loads(text)
+        if fields.get("protocol") != PROTOCOL:
+            raise ProtocolError(f"asked in protocol {fields.get('protocol')}, and this vivace speaks {PROTOCOL}")
+        fields["entry"] = Entry(fields["entry"])
+        fields["practices"] = tuple(fields["practices"])
+        fields["known_gpus"] = tuple(
+            KnownGpu(**{name: tuple(values) for name, values in gpu.items()}) for gpu in fields["known_gpus"]
+        )
+        return cls(**fields)
