@@ -24,12 +24,15 @@ COLUMNS = (
     "rows_used",
     "step_time_rows",
     "step_time_mape",
+    "step_time_inside_pct",
     "worst_row",
     "worst_row_error_pct",
     "gpu_hours_rows",
     "gpu_hours_mape",
+    "gpu_hours_inside_pct",
     "memory_rows",
     "memory_mape",
+    "memory_inside_pct",
     "oom_right",
     "oom_wrong",
     "fits_right",
@@ -50,8 +53,9 @@ def cell(value: object) -> str:
 
 def markdown(grades: list[FileGrade]) -> str:
     lines = [
-        "| file | | rows used | step time MAPE | worst row | memory MAPE | rank correlation | GPU-hours MAPE |",
-        "|---|---|---|---|---|---|---|---|",
+        "| file | | rows used | step time MAPE | worst row | inside | memory MAPE | inside | rank correlation "
+        "| GPU-hours MAPE | inside |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for grade in grades:
         figures = [
@@ -59,9 +63,12 @@ def markdown(grades: list[FileGrade]) -> str:
             for value, digits, unit in (
                 (grade.step_time_mape, 1, " %"),
                 (grade.worst_row_error_pct, 0, " %"),
+                (grade.step_time_inside_pct, 0, " %"),
                 (grade.memory_mape, 1, " %"),
+                (grade.memory_inside_pct, 0, " %"),
                 (grade.rank_correlation, 2, ""),
                 (grade.gpu_hours_mape, 1, " %"),
+                (grade.gpu_hours_inside_pct, 0, " %"),
             )
         ]
         kind = "fitted" if grade.fitted else "unseen"

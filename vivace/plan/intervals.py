@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from vivace.plan.energy import assumption
 from vivace.plan.spread import Spread
 from vivace.records.plan import PlanInterval
 
@@ -22,8 +23,11 @@ Kind = Literal["time", "memory", "run"]
 
 @lru_cache(maxsize=3)
 def printed_spread(kind: Kind) -> Spread:
-    table = tomllib.loads(FILE.read_text(encoding="utf-8"))[kind]
-    return Spread(float(table["low"]), float(table["high"]))
+    tables = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    if kind == "run":
+        step, share, run = printed_spread("time"), assumption("goodput", "share"), tables["run"]
+        return Spread(step.low * share / run["goodput_high"], step.high * share / run["goodput_low"])
+    return Spread(float(tables[kind]["low"]), float(tables[kind]["high"]))
 
 
 def interval(estimate: float, kind: Kind) -> PlanInterval:
