@@ -16,9 +16,9 @@ SCRIPT = """
 import pickle, sys, tempfile
 import torch
 from vivace.measure.inside.install import install
-from vivace.protocol.request import ProcessRequest
+from vivace.measure.inside.settings import Settings
 
-install(ProcessRequest(folder=tempfile.mkdtemp()))
+install(Settings(folder=tempfile.mkdtemp()).to_text())
 model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
 again = pickle.loads(pickle.dumps(model.__call__))
 assert again(torch.ones(1, 2)).shape == (1, 3)
