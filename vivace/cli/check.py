@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from vivace.cli.console import make_console
+from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Request
@@ -41,6 +42,9 @@ def check(
         Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
     ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
+    in_copy: InCopy = False,
+    link: Link = None,
+    keep_copy: KeepCopy = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print the findings; the command's output goes to stderr.")
     ] = False,
@@ -62,7 +66,12 @@ def check(
     refuse_peers("check")
     console = make_console(stderr=True)
     request = Request(
-        command=tuple(command or embedded_example()), steps=steps, timeout_s=timeout, output=output, name=name
+        command=tuple(command or embedded_example()),
+        steps=steps,
+        timeout_s=timeout,
+        output=output,
+        name=name,
+        copy=copy_options(in_copy, link, keep_copy),
     )
     with shown(console, json, quiet) as (sink, progress, _say):
         checked = run_check(request, probes, sink, progress)

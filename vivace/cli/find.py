@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 
 from vivace.cli.console import make_console
+from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.resuming import refuse_beside_resume
 from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
 from vivace.errors import UserError
@@ -68,6 +69,9 @@ def batch(
     resume: Resume = None,
     output: Output = Path("runs"),
     name: Name = None,
+    in_copy: InCopy = False,
+    link: Link = None,
+    keep_copy: KeepCopy = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -91,6 +95,7 @@ def batch(
     else:
         asked = replace(
             _asked("batch", command, budget, steps, timeout),
+            copy=copy_options(in_copy, link, keep_copy),
             flag=flag or _flag_of_the_example(command), values=_sizes(values), margin_gib=parse_gib(margin),
         )  # fmt: skip
     _search(find_batch, batch_view, asked, resume, output, name, json, verbose)
@@ -106,6 +111,9 @@ def loader(
     resume: Resume = None,
     output: Output = Path("runs"),
     name: Name = None,
+    in_copy: InCopy = False,
+    link: Link = None,
+    keep_copy: KeepCopy = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -122,7 +130,7 @@ def loader(
     if resume is not None:
         asked = _asked_before("loader", context, resume, budget)
     else:
-        asked = _asked("loader", command, budget, steps, timeout)
+        asked = replace(_asked("loader", command, budget, steps, timeout), copy=copy_options(in_copy, link, keep_copy))
     _search(find_loader, loader_view, asked, resume, output, name, json, verbose)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vivace.cli.console import make_console
+from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Measured, Request
@@ -36,6 +37,9 @@ def measure(
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     profile: Annotated[bool, typer.Option(help="A short profiler window after the timed one.")] = True,
     flops: Annotated[bool, typer.Option(help="Count the FLOPs of one step, for the MFU.")] = True,
+    in_copy: InCopy = False,
+    link: Link = None,
+    keep_copy: KeepCopy = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print the record; the command's output goes to stderr.")
     ] = False,
@@ -67,6 +71,8 @@ def measure(
         timeout_s=timeout,
         output=output,
         name=name,
+        copy=copy_options(in_copy, link, keep_copy),
+        notices_files=True,
     )
     console = make_console(stderr=True)
     if not command and not json:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from vivace.cli.console import make_console
+from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.report import write_report
 from vivace.cli.resuming import refuse_beside_resume
 from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
@@ -52,6 +53,9 @@ def tune(
         Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
     ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
+    in_copy: InCopy = False,
+    link: Link = None,
+    keep_copy: KeepCopy = False,
     json: Annotated[bool, typer.Option("--json", help="Print the proof, and nothing else, on stdout.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every trial.")] = False,
 ) -> None:
@@ -74,6 +78,7 @@ def tune(
         options = _options_of(resume, budget)
     else:
         options = _options(command, budget, steps, rounds, allow, timeout, slurm)
+        options = replace(options, copy=copy_options(in_copy, link, keep_copy))
     console = make_console(stderr=True, highlight=False)
     if not command and resume is None:
         console.print("No command given: tuning the example that ships with vivace (a small image classifier).\n")

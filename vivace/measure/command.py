@@ -63,14 +63,16 @@ def run_command(
     timeout_s: float | None = None,
     more_environment: Mapping[str, str] | None = None,
     log_suffix: str = "",
+    cwd: Path | None = None,
 ) -> Outcome:
     """Run it to its end (or to ``timeout_s``). ``sink(stream, data)`` gets its output as it comes.
 
-    ``more_environment`` are defaults: variables that the user has set win.
+    ``more_environment`` are defaults: variables that the user has set win. ``cwd``: where it runs, if not here.
     """
     folder = Path(request.folder)
     began = time.monotonic()
-    process = _start(command, {**(more_environment or {}), **os.environ}, request)
+    place = {"PWD": str(cwd)} if cwd is not None else {}
+    process = _start(command, {**(more_environment or {}), **os.environ, **place}, request, cwd)
     readers = _start_readers(process, folder, sink, log_suffix)
     with _interrupts_counted() as interrupts:
         timed_out = _wait(process, folder, progress, began, timeout_s, interrupts)
@@ -84,10 +86,12 @@ def run_command(
     return Outcome(code, time.monotonic() - began, timed_out=timed_out, interrupted=bool(interrupts))
 
 
-def _start(command: Sequence[str], base: Mapping[str, str], request: ProcessRequest) -> subprocess.Popen[bytes]:
+def _start(
+    command: Sequence[str], base: Mapping[str, str], request: ProcessRequest, cwd: Path | None
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            list(command), env=environment_for(request, base), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            list(command), env=environment_for(request, base), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd
         )
     except FileNotFoundError:
         raise command_not_found(command[0], "measure") from None

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +17,14 @@ from vivace.hardware.catalogue import known_gpus
 from vivace.hardware.machine import this_machine
 from vivace.hardware.software import Software
 from vivace.measure.command import Outcome, Progress, Sink, run_command
+from vivace.measure.copied_folder import CopyOptions, copied_folder, own_folder, point_at_the_original
 from vivace.measure.elsewhere import machine_elsewhere
 from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
 from vivace.measure.ranks import read_payloads
+from vivace.measure.written_files import look, what_changed
 from vivace.protocol.answers import PracticeAnswer, answers_from_text
 from vivace.protocol.ending import TIME_OVER, Ending
 from vivace.protocol.payload import Payload
@@ -57,6 +59,10 @@ class Request:
     environment: Mapping[str, str] = field(default_factory=dict)
     seed_offset: int | None = None
     grad_norms: bool = False
+    copy: CopyOptions | None = None
+    """Run in a copy of the working folder."""
+    notices_files: bool = False
+    """Look for files of the working folder that the command changes."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     """Run the command of ``request``; its output goes to ``sink``, how far it is to ``progress``."""
     _check(request)
     peers = find_peers() if request.folder is None else None
+    if peers is not None and request.copy is not None:
+        raise UserError("--in-copy cannot be used under srun: each task would copy the folder", hint="leave it out")
     folder = request.folder or _folder(request, peers)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     asked = ProcessRequest(
@@ -96,12 +104,18 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
     )
     try:
         suffix = peers.log_suffix if peers else ""
-        outcome = run_command(request.command, asked, sink, progress, request.timeout_s, request.environment, suffix)
+        own = own_folder(Path.cwd(), folder)
+        before = look(Path.cwd(), own) if request.notices_files and request.copy is None else None
+        with _working_folder(request, folder) as place:
+            outcome = run_command(
+                request.command, asked, sink, progress, request.timeout_s, request.environment, suffix, place
+            )
+        written = what_changed(before, look(Path.cwd(), own)) if before is not None else None
     except UserError:
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
-    notes: list[str] = []
+    notes = [f"ran in a copy of {Path.cwd()}"] if request.copy is not None else []
     if peers is not None:
         peers.tell_the_end(folder, outcome.exit_code)
         if not peers.is_first:
@@ -139,9 +153,20 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         notes,
         practices=told,
     )
-    record = _with_outcome(record, outcome)
+    record = _with_outcome(record, outcome).model_copy(update={"written_files": written})
     record.save(folder / RECORD)
     return Measured(record, folder, outcome)
+
+
+@contextlib.contextmanager
+def _working_folder(request: Request, folder: Path) -> Iterator[Path | None]:
+    """Where the command runs: in a copy, or (None) here."""
+    if request.copy is None:
+        yield None
+        return
+    with copied_folder(Path.cwd(), folder, request.copy) as copy:
+        yield copy
+        point_at_the_original(list(folder.glob("rank-*.json")), copy, Path.cwd())
 
 
 def _folder(request: Request, peers: Peers | None) -> Path:

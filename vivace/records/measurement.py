@@ -181,6 +181,9 @@ class Profile(Part):
     top: tuple[Kernel, ...] = ()
 
 
+_FILES_SHOWN = 6
+
+
 class Sync(Part):
     """A line of the loop that makes the host wait for the GPU."""
 
@@ -229,6 +232,28 @@ class Rank(Part):
     phases_ms: dict[str, Spread]
     samples_per_s: float | None = None
     memory: DeviceMemory | None = None
+
+
+class WrittenFiles(Part):
+    """Files in the folder of the command that it changed; paths relative to it, the first twenty of each kind."""
+
+    overwritten: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    count: int = Field(0, description="all of them, named or not")
+    complete: bool = Field(True, description="whether all files were looked at: a large folder has too many")
+
+    def sentence(self) -> str:
+        """What was done to which files; the user's own come first."""
+        named = 0
+        parts = []
+        for verb, paths in (("overwrote", self.overwritten), ("deleted", self.deleted), ("made", self.made)):
+            shown = paths[: max(0, _FILES_SHOWN - named)]
+            named += len(shown)
+            if shown:
+                parts.append(f"{verb} {', '.join(shown)}")
+        more = f" and changed {self.count - named} more files" if self.count > named else ""
+        return f"in its folder the command {'; '.join(parts)}{more}"
 
 
 class Measurement(Record):
@@ -291,6 +316,7 @@ class Measurement(Record):
     devices: tuple[str, ...] = ()
     origin: Origin
     machine: Machine
+    written_files: WrittenFiles | None = Field(None, description="in the command's folder; None: none, or not looked")
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="before")

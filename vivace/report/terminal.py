@@ -32,6 +32,8 @@ def measurement_view(record: Measurement, folder: str) -> RenderableType:
     if record.syncs:
         parts.append(_syncs(record))
     parts += [Text(note, style="dim") for note in record.notes]
+    if record.written_files is not None:
+        parts.append(Text(f"{record.written_files.sentence()}; --in-copy leaves it as it is", style="yellow"))
     parts.append(Text(f"record: {os.path.join(folder, 'measurement.json')}", style="dim"))
     return Group(*parts)
 

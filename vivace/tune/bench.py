@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich.markup import escape
+
 from vivace.measure.command import Progress, Sink
 from vivace.records.trial import Outcome, Trial
 from vivace.tune.trials import TrialSettings, run_trial
@@ -58,7 +60,7 @@ class Bench:
         number = len(self.trials)
         folder = self.folder / "trials" / f"{number:03d}-{label.replace('/', '-').replace(':', '-')[:_SLUG]}"
         settings = replace(
-            self.settings, evidence=evidence, seed_offset=seed, grad_norms=norms,
+            self.settings, evidence=evidence, seed_offset=seed, grad_norms=norms, notices_files=number == 0,
             timeout_s=_shorter(self.settings.timeout_s, None if self.prefix else limit_s),
         )  # fmt: skip
         try:
@@ -67,9 +69,17 @@ class Bench:
             raise Interrupted(self.folder) from None
         if trial.outcome is Outcome.INTERRUPTED:
             raise Interrupted(self.folder)
+        if number == 0:
+            self._warn_about_files(trial)
         self.trials.append(trial)
         self.used_s += trial.seconds
         return trial
+
+    def _warn_about_files(self, trial: Trial) -> None:
+        """Once: every other trial does the same."""
+        written = trial.measurement.written_files if trial.measurement is not None else None
+        if written is not None:
+            self.say(f"  [yellow]{escape(written.sentence())}; each trial does so: --in-copy leaves it as it is[/]")
 
 
 def _shorter(first: float | None, second: float | None) -> float | None:

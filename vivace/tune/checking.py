@@ -40,7 +40,7 @@ class Checked:
 
 def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Checked:
     folder = new_run_folder(request.output, request.name or name_of_command(request.command))
-    measured = measure(replace(request, folder=folder), sink, progress)
+    measured = measure(replace(request, folder=folder, notices_files=True), sink, progress)
     record = measured.measurement
     if record is None or record.step_ms is None:
         return Checked(None, measured, folder)
@@ -57,7 +57,9 @@ def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Che
 
 
 def _probe_runner(request: Request, folder: Path, progress: Progress) -> RunProbe:
-    settings = TrialSettings(steps=min(_PROBE_STEPS, request.steps), timeout_s=request.timeout_s, seed_offset=None)
+    settings = TrialSettings(
+        steps=min(_PROBE_STEPS, request.steps), timeout_s=request.timeout_s, seed_offset=None, copy=request.copy
+    )
 
     def run(word: str) -> Trial:
         trial = run_trial(request.command, (word,), folder / "probes" / word[6:], settings, nowhere, progress)

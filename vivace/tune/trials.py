@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
+from vivace.measure.copied_folder import CopyOptions
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.protocol.ending import ENDED_BY_ITSELF, Ending
@@ -42,6 +43,8 @@ class TrialSettings:
     evidence: bool = False
     seed_offset: int | None = 0
     grad_norms: bool = False
+    copy: CopyOptions | None = None
+    notices_files: bool = False
 
 
 def environment_of(words: Sequence[str]) -> dict[str, str]:
@@ -81,6 +84,8 @@ def run_trial(
         environment=environment_of(words),
         seed_offset=settings.seed_offset,
         grad_norms=settings.grad_norms,
+        copy=settings.copy,
+        notices_files=settings.notices_files,
     )
     began = time.monotonic()
     measured = measure(request, sink, progress)

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
+from vivace.measure.copied_folder import CopyOptions
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.records.finding import Risk
 from vivace.records.proof import Proof
@@ -39,6 +40,7 @@ class Options:
     allow: tuple[str, ...] = ("exact", "rounding")
     timeout_s: float | None = None
     prefix: tuple[str, ...] = ()
+    copy: CopyOptions | None = None
     job: Job | None = None
     """Set when the tune begins."""
 
@@ -62,7 +64,7 @@ def tune(
     folder = resume or new_run_folder(output, name or name_of_command(options.command))
     write_options(folder / OPTIONS, options)  # with --resume too: another --budget holds from then on
     say(f"  [dim]folder: {escape(str(folder))}[/]")
-    settings = TrialSettings(steps=options.steps, timeout_s=options.timeout_s)
+    settings = TrialSettings(steps=options.steps, timeout_s=options.timeout_s, copy=options.copy)
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
     try:
         found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vivace.errors import UserError
+from vivace.measure.copied_folder import CopyOptions
 from vivace.tune.options_file import read_options, write_options
 from vivace.tune.same_job import Job, refuse_another_job, this_job
 
@@ -26,6 +27,7 @@ class Asked:
     flag: str = ""
     values: tuple[int, ...] | None = None
     margin_gib: float = 2.0
+    copy: CopyOptions | None = None
     job: Job | None = None
     """Set when the search begins."""
 

@@ -37,7 +37,7 @@ _SAME = 0.02  # relative: global sizes do not always divide by the ranks
 def find_batch(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> BatchSearch:
     """Search until the answer is known, the time is up or Ctrl-C; what was run is on disk after every trial."""
     check_flag(asked.flag)
-    settings = TrialSettings(steps=asked.steps, timeout_s=asked.timeout_s)
+    settings = TrialSettings(steps=asked.steps, timeout_s=asked.timeout_s, copy=asked.copy)
     bench = Bench(asked.command, folder, asked.budget_s, settings, sink, progress, say)
     finder = _Finder(asked, folder, bench)
     try:

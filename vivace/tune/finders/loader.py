@@ -38,7 +38,7 @@ _BEYOND = 1.05  # what its waits explain
 
 def find_loader(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> LoaderSearch:
     """Search until the answer is known, the time is up or Ctrl-C; what was run is on disk after every trial."""
-    settings = TrialSettings(steps=asked.steps, timeout_s=asked.timeout_s)
+    settings = TrialSettings(steps=asked.steps, timeout_s=asked.timeout_s, copy=asked.copy)
     bench = Bench(asked.command, folder, asked.budget_s, settings, sink, progress, say)
     finder = _Finder(asked, folder, bench)
     try:
