@@ -113,7 +113,8 @@ def main() -> None:
             plain = 100 * left_out_share(files, 1.0)
             print(
                 f"[{kind}] low = {whole.low:.2f}, high = {whole.high:.2f}  # {len(files)} files, "
-                f"stretch {stretch:.2f}: {100 * share:.1f} % of left-out rows inside (aim {100 * AIM:.0f}; {plain:.1f} % without stretch)"
+                f"stretch {stretch:.2f}: {100 * share:.1f} % of left-out rows inside "
+                f"(aim {100 * AIM:.0f}; {plain:.1f} % without stretch)"
             )
 
 

@@ -128,3 +128,13 @@ def test_transformers_trainer_trains(tmp_path: Path) -> None:
     flags = ("--layers", "1", "--width", "16", "--heads", "2", "--length", "16", "-b", "4", "--vocab-size", "64")
     out = output_of("transformers_trainer.py", *flags, "--max-steps", "10", folder=tmp_path)
     assert "train_loss" in out
+
+
+@pytest.mark.parametrize(("model", "lr"), [("LSTM", "5"), ("Transformer", "1")])
+def test_word_lm_learns_without_an_optimizer(tmp_path: Path, model: str, lr: str) -> None:
+    flags = ("--model", model, "--lr", lr, "--width", "32", "--words", "30000", "--epochs", "1", "--save", "best.pt")
+    out = output_of("word_lm.py", *flags, folder=tmp_path)
+    first, second = losses(out, "per batch, loss")
+    assert second < first - 0.1
+    assert len(losses(out, "valid loss")) == 1
+    assert (tmp_path / "best.pt").exists()

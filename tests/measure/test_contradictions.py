@@ -9,8 +9,11 @@ from report.made import in_terminal, made_measurement
 
 from vivace.measure.contradictions import contradictions
 from vivace.measure.inside.kernels import analyse
+from vivace.measure.inside.timeline import PHASES
 from vivace.measure.inside.widths import width
-from vivace.records.measurement import Flops, Profile
+from vivace.measure.merge import merge
+from vivace.protocol.payload import Clock, Payload, SeenDevice, SeenFlops, Series
+from vivace.records.measurement import Flops, Measurement, Profile
 from vivace.report.measurement_sections import measurement_sections
 from vivace.report.terminal import measurement_view
 from vivace.tune.checking import findings_of
@@ -112,6 +115,35 @@ def test_no_step_is_faster_than_its_flops_at_their_peak():
 
 def test_causal_attention_is_counted_in_full_and_may_be_faster_than_its_count():
     assert contradictions(flops(bf16=989_400 * 10**9), profile(flash_fwd_kernel=500.0), 0.6, H200) == ()
+
+
+def merged(seen: SeenFlops | None, events: list[dict] | None) -> Measurement:
+    """Of one rank on an H200, whose steps take 189 ms."""
+    step = Series([189.0] * 5, {phase: [0.0] * 5 for phase in PHASES})
+    device = SeenDevice(name="NVIDIA H200", uuid="GPU-1", memory_gib=139.8, sm_count=132, compute_capability="9.0")
+    payload = Payload(
+        clock=Clock.GPU, device="cuda:0", devices=[device], series=step, total_steps=5, input_shapes=1, flops=seen,
+        profile=analyse(events, steps=1) if events else None,
+    )  # fmt: skip
+    return merge([payload], measurement().machine, ("python", "train.py"), {}, "runs/x", "2025-01-01")
+
+
+COUNTED = SeenFlops(model=10**14, hardware=10**14, forward=4 * 10**13, forwards=1, by_type={"bf16": 10**14})
+
+
+def test_a_merged_measurement_has_it_in_place_of_an_mfu():
+    record = merged(COUNTED, [event(TF32, 0, 150e3)])
+    assert [one.kind for one in record.contradictions] == ["counted-16-ran-32"]
+    assert (record.mfu, record.mfu_detail) == (None, None)
+    honest = merged(COUNTED, [event(BF16, 0, 150e3)])
+    assert honest.contradictions == ()
+    assert honest.mfu == pytest.approx(1e14 / 0.189 / 989.5e12, rel=1e-3)
+
+
+def test_a_gpu_run_without_flops_and_profile_contradicts_nothing():
+    """The trials of a tune."""
+    record = merged(None, None)
+    assert (record.contradictions, record.mfu, record.flops) == ((), None, None)
 
 
 def test_the_terminal_shows_it_first_and_no_mfu():

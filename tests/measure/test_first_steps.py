@@ -13,7 +13,7 @@ from torch import nn
 from vivace.measure.inside.first_steps import STEPS, FirstSteps
 from vivace.measure.inside.sketch import BUCKETS
 from vivace.records.first_steps import FirstSteps as Record
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 
 def train(steps: int = STEPS + 2, lr: float = 0.1, freeze: bool = False, scale: float | None = None, model=None):
@@ -109,7 +109,7 @@ def test_of_a_real_training(script: str, tmp_path: Path, monkeypatch: pytest.Mon
     """Twice the same script with the same seed: equal to the bit, and each optimizer looked at by itself."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     command = [sys.executable, str(SCRIPTS / script)]
-    asked = Settings(steps=3, warmup_steps=6, grad_norms=True)
+    asked = TrialSettings(steps=3, warmup_steps=6, grad_norms=True)
     runs = [
         run_trial(command, (), tmp_path / name, asked, lambda *_: None, lambda _: None).measurement for name in "ab"
     ]

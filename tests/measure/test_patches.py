@@ -16,9 +16,9 @@ SCRIPT = """
 import pickle, sys, tempfile
 import torch
 from vivace.measure.inside.install import install
-from vivace.measure.inside.settings import Settings
+from vivace.protocol.request import ProcessRequest
 
-install(Settings(folder=tempfile.mkdtemp()).to_text())
+install(ProcessRequest(folder=tempfile.mkdtemp()))
 model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
 again = pickle.loads(pickle.dumps(model.__call__))
 assert again(torch.ones(1, 2)).shape == (1, 3)

@@ -17,9 +17,9 @@ import torch
 from conftest import environment
 
 from vivace.measure.command import environment_for
-from vivace.measure.inside.settings import Settings
 from vivace.measure.measuring import read_told
-from vivace.tune.trials import ENTRY, environment_of
+from vivace.protocol.request import Entry, ProcessRequest
+from vivace.tune.trials import environment_of
 
 __all__ = ["Changed", "needs_gpu", "run_with"]
 
@@ -42,14 +42,14 @@ def run_with(script: str, words: tuple[str, ...] | list[str], folder: Path, **mo
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "script.py"
     path.write_text(script)
-    settings = Settings(folder=str(folder), entry=ENTRY, measure=False, practices=tuple(words))
+    request = ProcessRequest(folder=str(folder), entry=Entry.PRACTICES, measure=False, practices=tuple(words))
     base = {**environment_of(words), **environment(**more)}
     done = subprocess.run(
         [sys.executable, str(path)],
         capture_output=True,
         text=True,
         cwd=folder,
-        env=environment_for(settings, base),
+        env=environment_for(request, base),
         timeout=240,
     )
     assert done.returncode == 0, done.stderr

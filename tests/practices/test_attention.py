@@ -11,7 +11,7 @@ from practices.changed import run_with
 from practices.evidence import measurement
 
 from vivace.practices.attention import find
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 ROLES = {"matmul": 50.0, "softmax": 15.0, "elementwise": 30.0}
 UNFUSED = {"softmax_squares": 4, "unfused_by_torch": 4}
@@ -159,7 +159,7 @@ def test_an_eager_transformers_model_uses_sdpa(tmp_path: Path):
 def test_a_measurement_tells_them_apart(line, attention, squares, fused, flash, tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(script(line, attention, watch=False))
-    settings = Settings(steps=3, warmup_steps=3, evidence=True)
+    settings = TrialSettings(steps=3, warmup_steps=3, evidence=True)
     trial = run_trial([sys.executable, str(path)], [], tmp_path / "trial", settings, lambda *_: None, lambda _: None)
     assert trial.outcome == "ok", trial.message
     structure = trial.measurement.structure

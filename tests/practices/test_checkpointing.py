@@ -16,7 +16,7 @@ from vivace.practices.checkpointing import find
 from vivace.practices.engine.registry import parse_words
 from vivace.records.measurement import Flops
 from vivace.records.structure import Optimizer
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 BLOCKS = {
     "structure": {"repeated_blocks": {"Block": 12}, "optimizers": (Optimizer(name="AdamW"),)},
@@ -200,7 +200,7 @@ def test_a_transformers_model_does_it_its_own_way(tmp_path: Path):
 def test_a_measurement_tells_what_is_computed_twice(tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT.replace("SETUP", "").replace("range(3)", "range(40)"))
-    settings = Settings(steps=3, warmup_steps=3, evidence=True)
+    settings = TrialSettings(steps=3, warmup_steps=3, evidence=True)
     command = [sys.executable, str(path)]
     trial = run_trial(command, ["checkpointing"], tmp_path / "trial", settings, lambda *_: None, lambda _: None)
     assert trial.measurement is not None, trial.message

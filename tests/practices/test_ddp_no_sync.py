@@ -11,7 +11,7 @@ from practices.evidence import measurement, spread
 
 from vivace.practices.ddp_no_sync import PRACTICE, find, find_probed
 from vivace.practices.engine.probed import Probed
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 WRAPPED = {"wrappers": ({"name": "DistributedDataParallel", "where": {"file": "train.py", "line": 7}},)}
 
@@ -105,7 +105,7 @@ def trial(folder: Path, mode: str, *words: str):
     script = folder / "script.py"
     script.write_text(SCRIPT.replace('"norms.json"', repr(str(folder / "norms.json"))))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script), mode]
-    done = run_trial(command, words, folder / "run", Settings(steps=14), lambda *_: None, lambda _: None)
+    done = run_trial(command, words, folder / "run", TrialSettings(steps=14), lambda *_: None, lambda _: None)
     assert done.outcome == "ok", done.message
     assert done.measurement is not None
     return done.measurement, json.loads((folder / "norms.json").read_text())

@@ -10,7 +10,7 @@ from practices.evidence import measurement
 
 from vivace.practices.ddp_options import PRACTICE, find
 from vivace.records.structure import Spot, Wrapper
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 SCRIPT = Path(__file__).parent.parent / "measure" / "scripts" / "ddp.py"
 
@@ -65,7 +65,7 @@ def test_not_found_when_present_or_of_no_use(present):
 
 def ddp_trial(folder: Path, *words: str):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(SCRIPT)]
-    trial = run_trial(command, words, folder, Settings(steps=4), sink=_silent, progress=lambda _: None)
+    trial = run_trial(command, words, folder, TrialSettings(steps=4), sink=_silent, progress=lambda _: None)
     assert trial.outcome == "ok", trial.message
     return trial.measurement
 

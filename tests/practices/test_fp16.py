@@ -11,7 +11,7 @@ from practices.changed import run_with
 from practices.evidence import A100, V100, measurement
 
 from vivace.practices.fp16 import find
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 FP32 = {"flops": {"fp32": 10**12}, "roles": {"convolution": 60.0, "norm": 30.0}}
 
@@ -248,7 +248,7 @@ def test_under_ddp_gradients_are_true_and_ranks_leave_the_same_steps_out(tmp_pat
 def test_a_measurement_sees_the_loss_as_the_script_has_it(tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(script(20))
-    settings = Settings(steps=4, warmup_steps=4, grad_norms=True)
+    settings = TrialSettings(steps=4, warmup_steps=4, grad_norms=True)
     command = [sys.executable, str(path)]
     plain = run_trial(command, [], tmp_path / "plain", settings, lambda *_: None, lambda _: None).measurement
     fp16 = run_trial(command, ["fp16"], tmp_path / "fp16", settings, lambda *_: None, lambda _: None).measurement

@@ -18,7 +18,7 @@ from practices.loaders import loader
 from vivace.practices.engine.change import NotApplicable
 from vivace.practices.gpu_prefetch import GpuPrefetch, find
 from vivace.records.measurement import Copies
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 COPY = Copies(kind="Memcpy HtoD (Pinned -> Device)", per_step=2, ms_per_step=6.0, mib_per_step=294.0)
 EXPOSED = {"phases": {"copy": 5.0}, "profile": {"copies": (COPY,)}, "loaders": (loader(num_workers=8),)}
@@ -299,7 +299,7 @@ if __name__ == "__main__":
 def test_on_a_gpu_a_slow_loader_is_named_with_and_without_prefetching(words: tuple, tmp_path: Path):
     script = tmp_path / "slow.py"
     script.write_text(SLOW_LOADER)
-    settings = Settings(steps=10, evidence=True)
+    settings = TrialSettings(steps=10, evidence=True)
     command = [sys.executable, str(script)]
     trial = run_trial(command, words, tmp_path / "trial", settings, lambda *_: None, lambda _: None)
     assert trial.measurement is not None, trial.message

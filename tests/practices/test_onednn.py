@@ -10,7 +10,7 @@ from practices.changed import run_with
 from practices.evidence import measurement
 
 from vivace.practices.onednn import find
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 ROLES = {"convolution": 60.0, "norm": 30.0}
 
@@ -61,7 +61,7 @@ def test_where_it_is_on_it_says_so(tmp_path: Path):
 def test_a_measurement_sees_the_switch(tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(OFF)
-    settings = Settings(steps=2, warmup_steps=2)
+    settings = TrialSettings(steps=2, warmup_steps=2)
     trial = run_trial([sys.executable, str(path)], [], tmp_path / "trial", settings, lambda *_: None, lambda _: None)
     assert trial.measurement is not None, trial.message
     assert trial.measurement.origin.flags["onednn"] is False

@@ -11,7 +11,7 @@ from practices.evidence import measurement
 
 from vivace.practices.recurrent_layers import PRACTICE, find
 from vivace.tune.diagnosis import diagnose
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 CELL = {"name": "LSTMCell", "inputs": 512, "hidden": 512, "calls": 200, "where": {"file": "train.py", "line": 31}}
 
@@ -72,7 +72,7 @@ def test_a_real_loop_is_found_on_a_cpu(tmp_path: Path):
         [sys.executable, str(script)],
         (),
         tmp_path / "t",
-        Settings(steps=8, evidence=True),
+        TrialSettings(steps=8, evidence=True),
         lambda *_: None,
         lambda _: None,
     )

@@ -18,7 +18,7 @@ from vivace.records.finding import Finding, Findings, Place, Risk
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Gain, Harm, Interval, Payback, Proof, Rejected, Side
 from vivace.records.trial import Trial
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 __all__ = ["Sample", "build_sample"]
 
@@ -90,7 +90,7 @@ class _Trials:
         self.seconds: list[float] = []
 
     def run(self, name: str, words: Sequence[str], seed_offset: int = 0) -> Trial:
-        settings = Settings(steps=self.sample.steps, evidence=name == "try-0", seed_offset=seed_offset)
+        settings = TrialSettings(steps=self.sample.steps, evidence=name == "try-0", seed_offset=seed_offset)
         folder = self.folder / "trials" / name
         trial = run_trial(self.command, words, folder, settings, lambda *_: None, lambda _: None)
         self.names.append(f"trials/{name}")

@@ -9,7 +9,7 @@ import pytest
 from vivace.records.trial import Trial
 from vivace.tune import bench as bench_module
 from vivace.tune.bench import Bench
-from vivace.tune.trials import Settings
+from vivace.tune.trials import TrialSettings
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ from vivace.tune.trials import Settings
 def test_a_limit_is_not_for_jobs_that_wait_in_a_queue(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prefix: tuple[str, ...], asked, limit, timeout
 ):
-    started: list[tuple[tuple[str, ...], Settings]] = []
+    started: list[tuple[tuple[str, ...], TrialSettings]] = []
 
     def run_trial(command, words, folder, settings, sink, progress) -> Trial:
         started.append((command, settings))
         return Trial(name=folder.name, command=command, practices=tuple(words), seconds=1.0, outcome="ok", message="")
 
     monkeypatch.setattr(bench_module, "run_trial", run_trial)
-    bench = Bench(("python", "train.py"), tmp_path, 600.0, Settings(timeout_s=asked), print, print, print, prefix)  # type: ignore[arg-type]
+    bench = Bench(("python", "train.py"), tmp_path, 600.0, TrialSettings(timeout_s=asked), print, print, print, prefix)  # type: ignore[arg-type]
     bench.run("try", limit_s=limit)
     ((command, settings),) = started
     assert command == (*prefix, "python", "train.py")

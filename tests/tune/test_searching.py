@@ -21,7 +21,7 @@ from vivace.records.trial import Trial
 from vivace.tune import proving, searching
 from vivace.tune.diagnosis import worth_of
 from vivace.tune.searching import measured
-from vivace.tune.trials import Settings
+from vivace.tune.trials import TrialSettings
 
 BASE_MS = 100.0
 TRIAL_S = 10.0
@@ -44,7 +44,7 @@ class World:
     budget_s: float = 1e4
     prefix: tuple[str, ...] = ()
     folder: Path = Path("runs/train-001")
-    settings: Settings = field(default_factory=Settings)
+    settings: TrialSettings = field(default_factory=TrialSettings)
     command: tuple[str, ...] = ("python", "train.py")
     trials: list[Trial] = field(default_factory=list)
     seeds: dict[str, int] = field(default_factory=dict)  # by the trial's label

@@ -9,14 +9,14 @@ import pytest
 
 from vivace.errors import UserError
 from vivace.records.trial import Outcome, Trial
-from vivace.tune.trials import Settings, refuse_too_short, run_trial
+from vivace.tune.trials import TrialSettings, refuse_too_short, run_trial
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def trial(folder: Path, *arguments: str, words: tuple[str, ...] = (), **settings):
     command = [sys.executable, str(SCRIPTS / "plain.py"), "--steps", "200", *arguments]
-    asked = Settings(**{"steps": 5, "warmup_steps": 2, **settings})
+    asked = TrialSettings(**{"steps": 5, "warmup_steps": 2, **settings})
     return run_trial(command, words, folder, asked, lambda *_: None, lambda _: None)
 
 
@@ -74,7 +74,7 @@ def asked_again(folder: Path, known: Trial, **settings):
     folder.mkdir()
     known.save(folder / "trial.json")
     command = [sys.executable, "-c", "raise SystemExit(1)"]
-    return run_trial(command, (), folder, Settings(steps=5, **settings), lambda *_: None, lambda _: None)
+    return run_trial(command, (), folder, TrialSettings(steps=5, **settings), lambda *_: None, lambda _: None)
 
 
 KNOWN = Trial(
