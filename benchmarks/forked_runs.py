@@ -1,87 +1,64 @@
 """Many short measured runs without paying for ``import torch`` in each: every run is a fork of a process that has it.
 
+    with forked():
+        run_trial((sys.executable, "train.py"), …)
+
 A run is a process of its own: seeds, patches, practices and the script's state are made in the fork, and end with it.
-Each leaves its measurement in a folder; what is there is not run again. Not for ``compile``: torch.compile must be
-imported after vivace's patches are in place, and here it is imported before.
+Not for ``compile``: torch.compile must be imported after vivace's patches are in place, and here it is before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import runpy
 import sys
+import time
 import traceback
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
-from vivace.hardware.machine import this_machine
-from vivace.measure.measuring import read_told
-from vivace.measure.merge import merge
-from vivace.measure.ranks import read_payloads
+from vivace.measure import measuring
+from vivace.measure.command import Outcome
 from vivace.practices.engine import entry
-from vivace.protocol.payload import Status
 from vivace.protocol.request import ProcessRequest
-from vivace.records.machine import Machine
-from vivace.records.measurement import Measurement
-from vivace.tune.trials import environment_of
 
-__all__ = ["RunFailed", "run"]
-
-_machine: list[Machine] = []
+__all__ = ["forked"]
 
 
-class RunFailed(Exception):
-    """The script ended before its steps were measured; its output is in the run's folder."""
-
-
-def run(
-    script: Path,
-    arguments: Sequence[str],
-    words: Sequence[str],
-    request: ProcessRequest,
-    environment: Mapping[str, str],
-) -> Measurement:
-    """``request.folder`` receives the record and the script's output."""
-    folder = Path(request.folder)
-    record = folder / "measurement.json"
-    if record.is_file():
-        return Measurement.load(record)
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("rank-*.json"):
-        old.unlink()
-    _fork(script, arguments, request, {**environment_of(words), **environment})
-    payloads = read_payloads(folder)
-    if not payloads or payloads[0].status is not Status.COMPLETE:
-        raise RunFailed(f"{folder.name}: {(folder / 'output.log').read_text()[-500:]}")
-    if not _machine:
-        _machine.append(this_machine())
-    command = (sys.executable, str(script), *arguments)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    measurement = merge(payloads, _machine[0], command, {}, str(folder), now, practices=read_told(folder))
-    measurement.save(record)
-    return measurement
-
-
-def _fork(script: Path, arguments: Sequence[str], request: ProcessRequest, environment: Mapping[str, str]) -> None:
+@contextlib.contextmanager
+def forked() -> Iterator[None]:
+    """``measure`` forks Python commands instead of starting them."""
     importlib.import_module("torch._dynamo")  # every optimizer imports it: once, before the first fork
+    with mock.patch.object(measuring, "run_command", _run):
+        yield
+
+
+def _run(
+    command: Sequence[str], request: ProcessRequest, _sink: Any, _progress: Any, _timeout: Any,
+    environment: Mapping[str, str], _suffix: str = "",
+) -> Outcome:  # fmt: skip
     sys.stdout.flush()
     sys.stderr.flush()
+    began_s = time.monotonic()
     child = os.fork()
     if child:
-        os.waitpid(child, 0)
-        return
+        _, status = os.waitpid(child, 0)
+        return Outcome(exit_code=os.waitstatus_to_exitcode(status), seconds=time.monotonic() - began_s)
     code = 1
     try:
-        with (Path(request.folder) / "output.log").open("w") as log:
+        with (Path(request.folder) / "stderr.log").open("w") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        os.environ.update(environment)
+        os.environ.update({**environment, **os.environ})
         entry.install(request)
-        sys.argv = [str(script), *arguments]
-        sys.path.insert(0, str(script.parent))
-        runpy.run_path(str(script), run_name="__main__")
+        script, *arguments = command[1:]
+        sys.argv = [script, *arguments]
+        sys.path.insert(0, str(Path(script).parent))
+        runpy.run_path(script, run_name="__main__")
     except SystemExit:
         code = 0  # how a measurement ends its script
     except BaseException:
@@ -90,3 +67,4 @@ def _fork(script: Path, arguments: Sequence[str], request: ProcessRequest, envir
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+    raise AssertionError

@@ -90,6 +90,7 @@ def gpt(args):
     data = torch.Generator().manual_seed(5)
     steps = torch.randint(1, 4, (20_000,), generator=data)
     text = (steps.cumsum(0) + 3 * (steps == 2)) % 64
+    torch.backends.cuda.enable_flash_sdp(False)  # for the practice that switches it on again
     model = GPT().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr or 1e-3, weight_decay=0.1)
     harms.on_model(model)
@@ -128,6 +129,7 @@ def accumulate(args):
         nn.Linear(32, 128), nn.LayerNorm(128), nn.GELU(), nn.Linear(128, 128), nn.GELU(), nn.Linear(128, 8)
     ).to(DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr or 0.1, momentum=0.9)
+    torch.autograd.set_detect_anomaly(True)  # for the practice that switches it off
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 4) / 10))
     loader = DataLoader(TensorDataset(points, labels), batch_size=16, shuffle=True, drop_last=True)
     harms.on_model(model)
@@ -139,7 +141,7 @@ def accumulate(args):
             harms.after_micro_batch(optimizer, number % 4)
             number += 1
             if number % 4 == 0:
-                harms.clip(model, 0.1)
+                harms.clip(model, 0.5)
                 harms.step(optimizer)
                 schedule.step()
                 optimizer.zero_grad()

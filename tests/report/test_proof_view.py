@@ -32,8 +32,8 @@ def test_no_line_to_copy_is_broken_at_the_width_of_the_terminal():
     ("verdict", "colour", "text", "title"),
     [
         ("not comparable", YELLOW, "harm: not checked (why)", "Harm to the training: not checked"),
-        ("outside the band", RED, "harm: outside the band. ", "Harm to the training"),
-        ("same losses", GREEN, "no harm: same losses. ", "No harm to the training"),
+        ("outside the band", RED, "harm: ", "Harm to the training"),
+        ("same losses", GREEN, "no harm seen: same losses. ", "No harm seen"),
     ],
 )
 def test_what_is_known_about_harm_is_said_in_its_colour(verdict: Any, colour: str, text: str, title: str):
@@ -104,5 +104,5 @@ def test_where_nothing_was_kept_there_is_no_after():
 
 def test_harm_that_is_why_nothing_was_kept_is_told():
     proof = made_proof(practices=(), after=None, harm=Harm(verdict="outside the band", says="a loss became NaN"))
-    assert "harm: outside the band. a loss became NaN" in in_terminal(proof_view(proof))
+    assert "harm: a loss became NaN" in in_terminal(proof_view(proof))
     assert "<h2>Harm to the training</h2>" in run_page(RunFolder(FOLDER, proof=proof))

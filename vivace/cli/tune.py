@@ -39,6 +39,10 @@ def tune(
     ] = None,
     steps: Annotated[int, typer.Option(help="Timed steps a trial. Default: about three seconds' worth.")] = 0,
     rounds: Annotated[int, typer.Option(help="Paired runs that the proof rests on.")] = 3,
+    harm_steps: Annotated[
+        int | None,
+        typer.Option(help="Look for harm over at least so many steps: one more pair of runs. Default: as needed."),
+    ] = None,
     allow: Annotated[
         list[str] | None,
         typer.Option(help="Also take practices of this risk: `--allow algorithmic` (another optimisation problem)."),
@@ -77,7 +81,7 @@ def tune(
         refuse_beside_resume(context)
         options = _options_of(resume, budget)
     else:
-        options = _options(command, budget, steps, rounds, allow, timeout, slurm)
+        options = _options(command, budget, steps, rounds, harm_steps, allow, timeout, slurm)
         options = replace(options, copy=copy_options(in_copy, link, keep_copy))
     console = make_console(stderr=True, highlight=False)
     if not command and resume is None:
@@ -104,8 +108,8 @@ def _options_of(resume: Path, budget: float | None) -> Options:
 
 
 def _options(
-    command: list[str] | None, budget: float | None, steps: int, rounds: int, allow: list[str] | None,
-    timeout: float | None, slurm: str | None,
+    command: list[str] | None, budget: float | None, steps: int, rounds: int, harm_steps: int | None,
+    allow: list[str] | None, timeout: float | None, slurm: str | None,
 ) -> Options:  # fmt: skip
     for risk in allow or []:
         if risk not in _RISKS:
@@ -116,6 +120,7 @@ def _options(
         budget_s=60 * minutes,
         steps=steps,
         rounds=rounds,
+        harm_steps=harm_steps,
         allow=tuple(dict.fromkeys(["exact", "rounding", *(allow or [])])),
         timeout_s=timeout,
         prefix=("srun", *_srun_options(slurm)) if slurm is not None else (),

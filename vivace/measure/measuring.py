@@ -63,6 +63,7 @@ class Request:
     """Run in a copy of the working folder."""
     notices_files: bool = False
     """Look for files of the working folder that the command changes."""
+    same_draws: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         sync_steps=3 if request.profile else 0,
         count_flops=request.flops,
         grad_norms=request.grad_norms,
+        same_draws=request.same_draws,
         seed_offset=request.seed_offset,
         practices=request.practices,
         entry=request.entry,

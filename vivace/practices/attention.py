@@ -126,6 +126,7 @@ PRACTICE = Practice(
         "y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p)\n"
         "# instead of softmax(q @ k.transpose(-2, -1) / sqrt(d) + mask) @ v"
     ),
+    other_draws=True,
     find=find,
     change=Attention,
     order=30,

@@ -191,6 +191,7 @@ PRACTICE = Practice(
         "    loss = criterion(output, targets)\n"
         "loss.backward()  # outside"
     ),
+    number_format="bf16",
     find=find,
     change=Autocast,
     excludes=("fp16", "pure_bf16"),

@@ -51,6 +51,8 @@ class Compile(Change):
         blocks = _repeated(root) if self.mode == "regional" else [root]
         if not blocks:
             raise NotApplicable(f"{type(root).__name__} repeats no block: compile it whole")
+        if self.same_draws:
+            _draw_as_eager_code_does()
         for block in blocks:
             block.compile(mode=None if self.mode in ("default", "regional") else self.mode)
         self.applied(f"{type(root).__name__}, {self.mode}" + (f": {len(blocks)} blocks" if len(blocks) > 1 else ""))
@@ -68,6 +70,14 @@ class Compile(Change):
 
     def outputs(self, value: Any) -> Any:
         return self.graphs.after_forward(value) if self.graphs is not None else value
+
+
+def _draw_as_eager_code_does() -> None:
+    """Compiled code has random numbers of its own: its dropout masks differ, which hides any other difference."""
+    from torch._inductor import config
+
+    if hasattr(config, "fallback_random"):
+        config.fallback_random = True
 
 
 def _repeated(root: torch.nn.Module) -> list[torch.nn.Module]:
@@ -143,6 +153,8 @@ PRACTICE = Practice(
         "per run: vivace says after how many steps it is won back."
     ),
     by_hand="model.compile()   # in place: names in state dicts stay; mode='reduce-overhead' for small models",
+    other_draws=True,
+    can_draw_the_same=True,
     find=find,
     change=Compile,
     argument="default | reduce-overhead | max-autotune | regional",

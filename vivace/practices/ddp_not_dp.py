@@ -127,6 +127,7 @@ PRACTICE = Practice(
         "sampler.set_epoch(epoch)   # at the start of each epoch\n"
         "# torchrun --nproc-per-node=4 train.py"
     ),
+    other_draws=True,
     find=find,
     change=LookThrough,
     order=5,

@@ -176,6 +176,7 @@ PRACTICE = Practice(
         "scaler.step(optimizer)  # leaves the step out when a gradient is not finite\n"
         "scaler.update()"
     ),
+    number_format="fp16",
     find=find,
     change=Fp16,
     excludes=("bf16", "pure_bf16", "fp8"),

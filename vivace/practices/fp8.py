@@ -93,6 +93,8 @@ PRACTICE = Practice(
         "    m.in_features % 16 == 0 and m.out_features % 16 == 0)\n"
         "model.compile()"
     ),
+    number_format="fp8",
+    shows_late=True,
     find=find,
     change=Fp8,
     excludes=("fp16",),

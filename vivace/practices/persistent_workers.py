@@ -77,6 +77,7 @@ PRACTICE = Practice(
         "augmentations go on drawing where they stopped: the same distribution, not the same draws."
     ),
     by_hand="loader = DataLoader(dataset, …, num_workers=8, persistent_workers=True)   # made once, before the epochs",
+    other_draws=True,
     find=find,
     change=PersistentWorkers,
     order=15,

@@ -117,6 +117,9 @@ PRACTICE = Practice(
         "model = model.to(torch.bfloat16)   # before the optimizer is made\n"
         "output = model(inputs.to(torch.bfloat16)).float()"
     ),
+    number_format="bf16",
+    rounds_weights=True,
+    shows_late=True,
     find=find,
     change=PureBf16,
     excludes=("bf16", "fp16"),

@@ -65,6 +65,7 @@ PRACTICE = Practice(
         "rate. PyTorch allows it for convolutions by default, and not for matrix products."
     ),
     by_hand='torch.set_float32_matmul_precision("high")\ntorch.backends.cudnn.allow_tf32 = True',
+    number_format="tf32",
     find=find,
     change=Tf32,
     order=10,

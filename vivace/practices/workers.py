@@ -150,6 +150,7 @@ PRACTICE = Practice(
         "other numbers in other workers: the same distribution, not the same draws."
     ),
     by_hand="loader = DataLoader(dataset, batch_size=…, num_workers=8, persistent_workers=True)",
+    other_draws=True,
     find=find,
     change=Workers,
     argument="N",

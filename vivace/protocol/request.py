@@ -29,7 +29,8 @@ class Entry(TextEnum):
 class ProcessRequest:
     """``folder`` receives what the process answers; ``warmup_steps`` of None means: detect it.
 
-    ``seed_offset`` of None leaves the script's seeds alone. ``known_gpus``: what the catalogue has peaks for, because
+    ``seed_offset`` of None leaves the script's seeds alone. ``same_draws``: practices draw random numbers as the script
+    alone would, where they can. ``known_gpus``: what the catalogue has peaks for, because
     the process cannot read it (Python has ``tomllib`` since 3.11 only).
     """
 
@@ -46,6 +47,7 @@ class ProcessRequest:
     seed_offset: int | None = None
     practices: tuple[str, ...] = ()
     strict: bool = False
+    same_draws: bool = False
     known_gpus: tuple[KnownGpu, ...] = ()
 
     def to_text(self) -> str:

@@ -14,7 +14,10 @@ from vivace.records.machine import Machine
 from vivace.records.measurement import Spread
 from vivace.records.trial import Outcome
 
-__all__ = ["Gain", "Harm", "HarmVerdict", "Interval", "Payback", "Proof", "Rejected", "Rejection", "Side"]
+__all__ = [
+    "Gain", "Harm", "HarmOutcome", "HarmTest", "HarmTestKind", "HarmVerdict", "Interval", "Payback", "Proof",
+    "Rejected", "Rejection", "Side",
+]  # fmt: skip
 
 
 class HarmVerdict(StrEnum):
@@ -22,6 +25,23 @@ class HarmVerdict(StrEnum):
     INSIDE = "inside the band"
     OUTSIDE = "outside the band"
     NOT_COMPARABLE = "not comparable"
+
+
+class HarmTestKind(StrEnum):
+    FIRST_STEP = "first step"
+    """Gradients and updates of the first steps, where weights and batch are the same."""
+    PAIRED_LOSSES = "paired losses"
+    """Losses with the same seed, as long as the two runs go together."""
+    SEED_BAND = "seed band"
+    """Losses and gradient norms against those of other seeds."""
+    LONG_LOOK = "long look"
+    """The losses of one pair of long runs."""
+
+
+class HarmOutcome(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not run"
 
 
 class Rejection(StrEnum):
@@ -78,11 +98,27 @@ class Rejected(Part):
         return older.rejected(fields)
 
 
-class Harm(Part):
-    """The losses of the tuned runs against the baseline's own reruns.
+class HarmTest(Part):
+    """One of the tests that a verdict on harm rests on, and over how much it was taken."""
 
-    ``moved`` is how far a tuned run's losses lie from the baseline's with the same seed (root mean square over the
-    steps); ``band`` is how far two runs of the baseline with different seeds lie from each other.
+    kind: HarmTestKind
+    outcome: HarmOutcome
+    steps: int = 0
+    pairs: int = 0
+    of: tuple[str, ...] | None = Field(None, description="the practices that were looked at; None: the whole set")
+    says: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.kind.value if self.of is None else f"{self.kind} of {', '.join(self.of)}"
+
+
+class Harm(Part):
+    """The tuned runs against the baseline's own: gradients of the first steps, losses of the same seed and of others.
+
+    "inside the band": no test failed; "outside the band": one did. ``moved`` is how far a tuned run's losses lie from
+    the baseline's with the same seed (root mean square over the steps); ``band`` is how far two runs of the baseline
+    with different seeds lie from each other.
     """
 
     verdict: HarmVerdict
@@ -95,6 +131,13 @@ class Harm(Part):
     rounds: int = 0
     seeds: int = 0  # pairs of runs with the same seed whose losses were compared: the rounds', and one of the search
     says: str = ""
+    tests: tuple[HarmTest, ...] = ()  # none in records of before 0.1
+    cannot_see: str = ""
+
+    @property
+    def seen_steps(self) -> int:
+        """How far into the training the longest of the tests looked."""
+        return max((test.steps for test in self.tests if test.outcome is not HarmOutcome.NOT_RUN), default=self.steps)
 
 
 class Payback(Part):

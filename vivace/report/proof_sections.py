@@ -9,13 +9,13 @@ from markupsafe import Markup
 
 from vivace.records.finding import Finding
 from vivace.records.measurement import Origin
-from vivace.records.proof import Gain, HarmVerdict, Proof, Rejected
+from vivace.records.proof import Gain, Harm, HarmVerdict, Proof, Rejected
 from vivace.report.charts.bars import Piece, bar, span_bar
 from vivace.report.charts.curves import curves
 from vivace.report.charts.intervals import Axis, interval_chart
 from vivace.report.climb import Rung, climb, ratio_with
 from vivace.report.common_sections import command_line, findings_section, machine_section, method_section
-from vivace.report.figures import bytes_gib, milliseconds, plain
+from vivace.report.figures import bytes_gib, counted, milliseconds, plain
 from vivace.report.phases import css_class, in_order, phase_name
 from vivace.report.proof_view import shown_harm
 from vivace.report.rendering import render
@@ -190,8 +190,12 @@ def _losses(proof: Proof) -> Markup | None:
     chart, harm = curves(before, after, label), shown_harm(proof)
     if chart is None and harm is None:
         return None
-    title = _HARM_TITLES.get(harm.verdict, "No harm to the training") if harm else "Losses"
+    title = _HARM_TITLES.get(harm.verdict, _no_harm(harm)) if harm else "Losses"
     return render("proof_losses", title=title, chart=chart, harm=harm, before=len(before), after=len(after))
+
+
+def _no_harm(harm: Harm) -> str:
+    return f"No harm seen in {counted(harm.seen_steps, 'step')}" if harm.seen_steps else "No harm seen"
 
 
 @dataclass(frozen=True)

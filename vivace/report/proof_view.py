@@ -11,7 +11,7 @@ from vivace.records.proof import Harm, HarmVerdict, Interval, Proof, Side
 from vivace.report.figures import counted
 from vivace.report.to_copy import command_to_copy, indented, to_copy
 
-__all__ = ["proof_view", "shown_harm"]
+__all__ = ["harm_headline", "proof_view", "shown_harm"]
 
 
 def proof_view(proof: Proof) -> RenderableType:
@@ -107,8 +107,15 @@ def _harm(harm: Harm) -> Text:
     if harm.verdict is HarmVerdict.NOT_COMPARABLE:
         return Text(f"harm: not checked ({harm.says})", style="yellow")
     if harm.verdict is HarmVerdict.OUTSIDE:
-        return Text(f"harm: {harm.verdict}. ", style="red").append(harm.says, style="dim")
-    return Text(f"no harm: {harm.verdict}. ", style="green").append(harm.says, style="dim")
+        return Text("harm: ", style="red").append(harm.says, style="dim")
+    text = Text(f"{harm_headline(harm)}. ", style="green").append(harm.says, style="dim")
+    return text.append(f"\nnot seen: {harm.cannot_see}", style="dim") if harm.cannot_see else text
+
+
+def harm_headline(harm: Harm) -> str:
+    """What was looked at belongs to a verdict of no harm: nobody has seen the whole training."""
+    over = f" in {counted(harm.seen_steps, 'step')}" if harm.seen_steps else ""
+    return f"no harm seen{over}: {harm.verdict}"
 
 
 def _payback(proof: Proof) -> str:

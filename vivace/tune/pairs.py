@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vivace.practices.engine.registry import get_practice, is_probe, split_word
+from vivace.practices.engine.registry import is_probe
 from vivace.records.finding import Risk
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm, Interval
@@ -17,14 +17,14 @@ from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of
 from vivace.tune.comparison import Estimate, Pair, baseline_first, by_pairs, by_single_runs
-from vivace.tune.harm import judge
+from vivace.tune.harm import claims_of, judge
+from vivace.tune.harm_runs import FIRST_SEED, harm_looks
 from vivace.tune.looks import more_would_help, pairs_needed, speedup_of
 from vivace.tune.searching import Search, measured
 
 __all__ = ["FIRST_SEED", "Pair", "Verdict", "in_words", "is_exact", "noise_interval", "paired", "reruns_of"]
 
 SEARCH_SEED = 0
-FIRST_SEED = 1  # of the rounds
 
 
 @dataclass
@@ -41,8 +41,13 @@ class Verdict:
     """Pairs in all that would prove the gain if it is what it seems to be; None: proved, too small, or hopeless."""
 
 
-def paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, label: str) -> Verdict:
-    """As many rounds as are asked for, and more where they do not decide; as far as the time goes."""
+def paired(
+    bench: Bench, found: Search, words: tuple[str, ...], rounds: int, label: str, harm_steps: int | None = None
+) -> Verdict:
+    """As many rounds as are asked for, and more where they do not decide; as far as the time goes.
+
+    What is faster is then looked at for harm; ``harm_steps``: over at least so many steps.
+    """
     pairs: list[Pair] = []
     ended: Trial | None = None
     while words and (len(pairs) < rounds or more_would_help(_estimate(found, pairs), len(pairs), rounds)):
@@ -60,7 +65,8 @@ def paired(bench: Bench, found: Search, words: tuple[str, ...], rounds: int, lab
     rerun = (measured(found.baseline), measured(found.again))
     again = measured(found.again)
     twins = [(again, measured(trial)) for trial in bench.trials if _is_of_the_search(trial, words)][:1]
-    harm = judge(pairs, rerun, _must_repeat(words), [] if twins else [again], twins)
+    looks, unseen = harm_looks(bench, found, words, pairs[0], harm_steps) if speedup.low > 1.0 else ([], [])
+    harm = judge(pairs, rerun, claims_of(words, again), [] if twins else [again], twins, looks, unseen)
     bench.say(
         f"  [bold]=[/] {'all together':32} {speedup.median:.2f}× ({speedup.low:.2f}–{speedup.high:.2f}, "
         f"{in_words(len(pairs))}); {harm.verdict}"
@@ -105,11 +111,6 @@ def in_words(pairs: int) -> str:
 
 def is_exact(words: Sequence[str]) -> bool:
     return all(is_probe(word) or risk_of(word) is Risk.EXACT for word in words)
-
-
-def _must_repeat(words: Sequence[str]) -> bool:
-    practices = [get_practice(split_word(word)[0]) for word in words if not is_probe(word)]
-    return is_exact(words) and all(practice.same_losses for practice in practices)
 
 
 def noise_interval(found: Search, pairs: Sequence[Pair] = ()) -> Interval:

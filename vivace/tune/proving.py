@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from vivace.records.base import last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
-from vivace.records.proof import Gain, HarmVerdict, Proof, Rejected, Rejection
+from vivace.records.proof import Gain, Harm, HarmVerdict, Proof, Rejected, Rejection
 from vivace.records.trial import Outcome, Trial
 from vivace.tune.ablation import ablation, compiles, leave_one_out, limit_s
 from vivace.tune.before_after import mfu_after, payback, runs_of, side
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import proposals
 from vivace.tune.comparison import by_single_runs, ratio_of, speed
-from vivace.tune.harm import judge
+from vivace.tune.harm import claims_of, judge
+from vivace.tune.harm_runs import SHORT_STEPS, seen_in_the_first_steps, suspects_of
 from vivace.tune.looks import MOST_PAIRS, SMALLEST_GAIN
 from vivace.tune.pairs import FIRST_SEED, Verdict, in_words, is_exact, noise_interval, paired, reruns_of
 from vivace.tune.searching import Search, measured, refusal
@@ -26,18 +27,19 @@ __all__ = ["prove"]
 _UNSTEADY = 1.3
 _COMPILE_S = 120.0  # to compile a model with cold caches, roughly; a model of minutes will need another look
 _OUTSIDE = HarmVerdict.OUTSIDE
-_HARMED = "losses left the band of the baseline's reruns"
+_HARMED = "it changes the training"
 
 
-def prove(bench: Bench, found: Search, rounds: int) -> Proof:
+def prove(bench: Bench, found: Search, rounds: int, harm_steps: int | None = None) -> Proof:
+    """``harm_steps``: over how many steps to look for harm at least; None: as the practices need."""
     notes: list[str] = []
     # One pair more than is asked for: what is kept if the losses leave the band must be proved too.
     pairs = rounds if is_exact(found.words) else rounds + 1
     lasts = leave_one_out(bench, found, found.words, keep_s=pairs * found.pair_s)
     words = _without_dead_weight(bench, found, lasts, keep_s=pairs * found.pair_s)
-    verdict = _without_what_ended(found, paired(bench, found, words, rounds, "round"), notes)
+    verdict = _without_what_ended(found, paired(bench, found, words, rounds, "round", harm_steps), notes)
     if verdict.words and verdict.harm is not None and verdict.harm.verdict == _OUTSIDE:
-        verdict = _without_what_harms(bench, found, verdict, rounds, notes)
+        verdict = _without_what_harms(bench, found, verdict, rounds, notes, harm_steps)
     if verdict.words and verdict.speedup.low <= 1.0:
         notes.append(_not_proved(bench, found, verdict, rounds))
         verdict = _dropped(found, verdict, Rejection.NOT_PROVED, "the paired runs do not stand out from the noise")
@@ -125,8 +127,10 @@ def _as_fast_without(bench: Bench, found: Search, idle: Sequence[str], keep_s: f
     return trial.outcome is Outcome.OK and ratio_of(measured(found.best), measured(trial)) > 1 - found.noise
 
 
-def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: int, notes: list[str]) -> Verdict:
-    """Leave out what moves the losses, and prove what remains."""
+def _without_what_harms(
+    bench: Bench, found: Search, verdict: Verdict, rounds: int, notes: list[str], harm_steps: int | None
+) -> Verdict:
+    """Leave out what harms, and prove what remains."""
     harmful = _harmful(bench, found, verdict)
     left = tuple(word for word in verdict.words if word not in harmful)
     if not bench.has_time_for(found.pair_s):
@@ -138,46 +142,58 @@ def _without_what_harms(bench: Bench, found: Search, verdict: Verdict, rounds: i
     for word, why in harmful.items():
         found.rejected[word] = Rejected(practice=word, reason=Rejection.HARMFUL, why=why)
         bench.say(f"  [red]✗[/] {word:32} {why}")
-    second = paired(bench, found, left, rounds, "again")
+    second = paired(bench, found, left, rounds, "again", harm_steps)
     if second.ended is not None and (second.ended.practices or not second.pairs):
         return _without_what_ended(found, second, notes)
     if second.harm is not None and second.harm.verdict == _OUTSIDE:
         return _nothing(found, second, notes)
     notes.append(
-        f"losses left the band with all of them ({verdict.speedup.median:.2f}×); left out: {', '.join(harmful)}"
+        f"the training changes with all of them ({verdict.speedup.median:.2f}×; {_why_harm(verdict)}); "
+        f"left out: {', '.join(harmful)}"
     )
     return second
 
 
 def _nothing(found: Search, verdict: Verdict, notes: list[str]) -> Verdict:
-    notes.append(f"losses left the band ({verdict.harm.says if verdict.harm else ''}): nothing is recommended")
+    notes.append(f"the training changes ({_why_harm(verdict)}): nothing is recommended")
     return _dropped(found, verdict, Rejection.HARMFUL, _HARMED)
 
 
+def _why_harm(verdict: Verdict) -> str:
+    return verdict.harm.says if verdict.harm is not None else ""
+
+
 def _harmful(bench: Bench, found: Search, verdict: Verdict) -> dict[str, str]:
-    """Practices to leave out, and why: those that leave the band alone, and those that there is no time to look at.
-    Where none does it alone, all that may change the rounding."""
-    suspects = [word for word in verdict.words if not is_exact((word,))] or list(verdict.words)
+    """Practices to leave out, and why: those that harm alone, and those that there is no time to look at. Where none
+    does it alone, all suspects that may change the rounding."""
+    assert verdict.harm is not None
+    suspects = suspects_of(verdict.harm, verdict.words)
+    suspects = [word for word in suspects if not is_exact((word,))] or suspects
     harmful: dict[str, str] = {}
     unknown: dict[str, str] = {}
     for word in sorted(suspects, key=compiles):
-        alone = _alone_with_that_seed(bench, found, word)
+        alone = _alone_with_that_seed(bench, found, word, verdict.harm)
         if alone is None:
-            unknown[word] = "losses left the band with it or another; it could not be looked at alone"
-        elif judge([(verdict.pairs[0][0], alone)], None, False, _other_seeds(found, verdict)).verdict == _OUTSIDE:
-            harmful[word] = "its losses leave the band of the baseline's reruns"
+            unknown[word] = "it or another changes the training; it could not be looked at alone"
+            continue
+        claims = claims_of((word,), verdict.pairs[0][0], same_draws=True)
+        harm = judge([(verdict.pairs[0][0], alone)], None, claims, _other_seeds(found, verdict))
+        if harm.verdict == _OUTSIDE:
+            harmful[word] = f"it changes the training: {harm.says}"
     if harmful:
         return harmful | unknown
-    return dict.fromkeys(suspects, "losses left the band with it and others; none does it alone") | unknown
+    return dict.fromkeys(suspects, "it changes the training together with others; none does it alone") | unknown
 
 
-def _alone_with_that_seed(bench: Bench, found: Search, word: str) -> Measurement | None:
-    """None: no time for it beside the proof of what remains, or it does not run alone."""
+def _alone_with_that_seed(bench: Bench, found: Search, word: str, harm: Harm) -> Measurement | None:
+    """A few steps of it, where the first steps have shown the harm. None: no time for it beside the proof of what
+    remains, or it does not run alone."""
     needed_s = max(trial.seconds for trial in bench.trials) if compiles(word) else found.again.seconds
     if not bench.has_time_for(found.pair_s + needed_s):
         return None
     limit = min(limit_s(found), bench.left_s - found.pair_s)
-    trial = bench.run(f"harm-{word}", (word,), seed=FIRST_SEED, norms=True, limit_s=limit)
+    steps = SHORT_STEPS if seen_in_the_first_steps(harm) else None
+    trial = bench.run(f"harm-{word}", (word,), seed=FIRST_SEED, norms=True, limit_s=limit, steps=steps, same_draws=True)
     return measured(trial) if trial.outcome is Outcome.OK and refusal(trial, word) is None else None
 
 

@@ -267,7 +267,7 @@ def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) ->
     """The command as it is, twice: with evidence, then timed like every trial after it."""
     asked = bench.settings.steps
     bench.settings = replace(bench.settings, steps=asked or _FIRST_STEPS)
-    baseline = bench.run("baseline", evidence=True, limit_s=bench.budget_s)
+    baseline = bench.run("baseline", evidence=True, norms=True, limit_s=bench.budget_s)
     if baseline.outcome is Outcome.TIMEOUT:
         text = f"the command itself did not get through {bench.settings.steps} steps in {baseline.seconds:.0f} s"
         raise UserError(text, hint="give it more time (--budget MINUTES, --timeout SECONDS) or fewer steps (--steps)")

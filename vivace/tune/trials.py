@@ -45,6 +45,8 @@ class TrialSettings:
     grad_norms: bool = False
     copy: CopyOptions | None = None
     notices_files: bool = False
+    same_draws: bool = False
+    """Dropout masks and the like as the script alone would draw them; compiled code is slower for it."""
 
 
 def environment_of(words: Sequence[str]) -> dict[str, str]:
@@ -86,6 +88,7 @@ def run_trial(
         grad_norms=settings.grad_norms,
         copy=settings.copy,
         notices_files=settings.notices_files,
+        same_draws=settings.same_draws,
     )
     began = time.monotonic()
     measured = measure(request, sink, progress)

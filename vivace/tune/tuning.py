@@ -37,6 +37,8 @@ class Options:
     budget_s: float = 600.0
     steps: int = 0
     rounds: int = 3
+    harm_steps: int | None = None
+    """Over how many steps harm is looked for at least; None: as the practices need."""
     allow: tuple[str, ...] = ("exact", "rounding")
     timeout_s: float | None = None
     prefix: tuple[str, ...] = ()
@@ -68,7 +70,7 @@ def tune(
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
     try:
         found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)
-        proof = prove(bench, found, options.rounds)
+        proof = prove(bench, found, options.rounds, options.harm_steps)
     except KeyboardInterrupt:  # between two trials
         raise Interrupted(folder) from None
     of_the_baseline = str(Path("trials") / found.baseline.name / "trial.json")
@@ -90,6 +92,8 @@ def _check(options: Options) -> None:
         raise UserError(f"--budget must be above 0 minutes, not {options.budget_s / 60:g}")
     if options.rounds < 1:
         raise UserError(f"--rounds must be 1 or more, not {options.rounds}")
+    if options.harm_steps is not None and options.harm_steps < 1:
+        raise UserError(f"--harm-steps must be 1 or more, not {options.harm_steps}")
     if options.timeout_s is not None and not options.timeout_s > 0:
         raise UserError(f"--timeout must be above 0 seconds, not {options.timeout_s:g}")
     if options.steps < 0:

@@ -29,6 +29,7 @@ _LATER_BUCKETS = 128  # later steps are not told apart by part
 _FORWARDS = 64  # of all first steps together
 _BATCHES = 16  # of each loader
 _GROUPS = 8  # parameter groups of an optimizer whose settings are kept
+_NEAR_ZERO = 1e-5  # of the largest parameter's gradient
 _NAMED = 8  # parameters that are named, of those that stand out
 # How an update is computed is not what it is.
 _NOT_SETTINGS = ("params", "foreach", "fused", "capturable", "differentiable")
@@ -110,11 +111,12 @@ class FirstSteps:
         last = self._last.pop(optimizer, None)
         if last is not None and len(last["weights"]) == len(weights):
             updates = list(map(torch.sub, weights, last.pop("weights")))
-            last["step"].update(_described_update(updates, last["names"], last["first"]))
+            last["step"].update(_described_update(updates, last["norms"], last["names"], last["first"]))
         if count == STEPS:
             return
         self._numbers.setdefault(optimizer, len(self._numbers))
         first, names = count == 0, self._names(parameters)
+        sketches, norms = self._gradients(optimizer, parameters)
         step = {
             "optimizer": self._numbers[optimizer],
             "parameters": len(parameters),
@@ -122,14 +124,12 @@ class FirstSteps:
             "dtypes": sorted({str(p.dtype).replace("torch.", "") for p in parameters}),
             "without_gradient": sum(p.grad is None for p in parameters),
             "settings": [_settings_of(group) for group in optimizer.param_groups[:_GROUPS]],
-            **self._gradients(optimizer, parameters, names, first),
+            **_described_gradients(parameters, sketches, norms, names, first),
         }
         self.steps.append(step)
-        self._last[optimizer] = {"step": step, "weights": weights, "names": names, "first": first}
+        self._last[optimizer] = {"step": step, "weights": weights, "norms": norms, "names": names, "first": first}
 
-    def _gradients(
-        self, optimizer: Any, parameters: list[torch.Tensor], names: list[str], first: bool
-    ) -> dict[str, Any]:
+    def _gradients(self, optimizer: Any, parameters: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[float]]:
         """Unscaled, where a fused optimizer divides by a scaler's scale in its own kernel."""
         scale = getattr(optimizer, "grad_scale", None)
         sketches, norms = [], []
@@ -140,7 +140,7 @@ class FirstSteps:
                 sketch, norm = sketch / scale.to(sketch.device), norm / scale.to(norm.device)
             sketches.append(sketch)
             norms.append(norm)
-        return _described_gradients(parameters, sketches, _on_one_device(norms).tolist(), names, first)
+        return sketches, _on_one_device(norms).tolist()
 
     def _names(self, parameters: list[torch.Tensor]) -> list[str]:
         names = {id(p): name for root in self.roots for name, p in root.named_parameters()}
@@ -231,10 +231,12 @@ def _described_gradients(
     }
 
 
-def _described_update(updates: list[torch.Tensor], names: list[str], first: bool) -> dict[str, Any]:
+def _described_update(updates: list[torch.Tensor], norms: list[float], names: list[str], first: bool) -> dict[str, Any]:
+    """A parameter whose gradient is nothing but rounding (a bias before a batch norm) may move or not, by chance."""
     sketch = _in_parts(updates, first)
     distances = _on_one_device([update.norm() for update in updates]).tolist()
-    still = [i for i, distance in enumerate(distances) if distance == 0]
+    least = _NEAR_ZERO * max(norms)
+    still = [i for i, distance in enumerate(distances) if distance == 0 and norms[i] >= least]
     return {
         "unchanged": len(still),
         "stand_still": [names[i] for i in still[:_NAMED]],

@@ -23,6 +23,9 @@ class NotApplicable(Exception):
 class Change:
     """One practice with its argument (``compile=reduce-overhead`` → ``"reduce-overhead"``), in one process."""
 
+    same_draws = False
+    """Random numbers are to be drawn as the script alone would: the run judges harm, and is not timed."""
+
     def __init__(self, argument: str | None = None) -> None:
         self.argument = argument
         self.done: str | None = None  # what was changed

@@ -30,6 +30,8 @@ __all__ = ["install"]
 
 def install(request: ProcessRequest) -> None:
     changes = {word: _change_of(word) for word in request.practices}
+    for change in changes.values():
+        change.same_draws = request.same_draws
     told = _Told(request, changes)
     parts = Parts(list(changes.values()))
     compile_cache.install()

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from vivace.practices.engine.probed import Probed
     from vivace.records.measurement import Measurement
 
-__all__ = ["Family", "Found", "Practice", "RiskName", "Saved"]
+__all__ = ["Family", "Found", "NumberFormat", "Practice", "RiskName", "Saved"]
 
 RiskName = Literal["exact", "rounding", "algorithmic"]
+NumberFormat = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 Family = Literal["precision", "kernels", "loader", "memory", "structure", "cpu"]
 Evidence = dict[str, float | int | str | bool | None]
 
@@ -76,6 +77,16 @@ class Practice:
     """Changes of a lower order come first: workers before what needs workers, casts before compile."""
     same_losses: bool = True
     """Of an exact one: whether every loss stays the same to the bit. Not where workers draw other augmentations."""
+    number_format: NumberFormat = "fp32"
+    """The format that its products round to: gradients of the first step may differ by as much."""
+    other_draws: bool = False
+    """It may see other batches or draw other random numbers (augmentations, dropout masks) than the script does."""
+    can_draw_the_same: bool = False
+    """Of those: whether it can be made to draw what the script would (``Change.same_draws``)."""
+    rounds_weights: bool = False
+    """Weights are kept in that format, too: updates may be lost."""
+    shows_late: bool = False
+    """What it does to a training may show only after hundreds of steps: the proof looks longer."""
     for_new_shapes: bool = False
     """It acts on what input shapes that were not seen before cost."""
     try_last: bool = False
