@@ -30,8 +30,9 @@ from rows import Table, hardware, say
 
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm, HarmOutcome, HarmVerdict
+from vivace.records.trial import Outcome
 from vivace.tune.harm import Claims, HarmLook, claims_of, judge
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 JOB = Path(__file__).parent / "harm_jobs" / "job.py"
 FIELDS = (
@@ -106,7 +107,7 @@ class Runs:
 
     def _run(self, cell: Cell, seed: int, folder: Path, same_draws: bool) -> Measurement | None:
         command = (sys.executable, str(JOB), cell.job, *(("--lr", cell.lr) if cell.lr else ()))
-        settings = Settings(STEPS, WARMUP, seed_offset=seed, grad_norms=True, same_draws=same_draws, timeout_s=300)
+        settings = TrialSettings(STEPS, WARMUP, seed_offset=seed, grad_norms=True, same_draws=same_draws, timeout_s=300)
         os.environ["PLANTED"] = cell.planted
         fresh = cell.compiles or _on_gpu()
         if fresh:
@@ -115,9 +116,11 @@ class Runs:
             with forked():
                 trial = run_trial(command, cell.words, folder, settings, lambda *_: None, lambda _: None)
         m = trial.measurement
-        if trial.outcome != "ok" or m is None:
+        if trial.outcome is not Outcome.OK or m is None:
             say(f"{folder.name}: {trial.outcome}: {trial.message[-200:]}")
             return None
+        if cell.compiles and not m.origin.flags["compiled"]:
+            return None  # torch finds nothing to compile in a plain nn.Sequential of its own layers
         return m if all(m.practices[word].applied for word in cell.words) else None
 
 

@@ -10,7 +10,7 @@ import pytest
 from vivace.records.measurement import Measurement
 from vivace.records.proof import HarmVerdict
 from vivace.tune.harm import claims_of, judge
-from vivace.tune.trials import Settings, run_trial
+from vivace.tune.trials import TrialSettings, run_trial
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory):
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PLANTED", factor)
         command = (sys.executable, str(Path(__file__).parent / "planted.py"))
-        settings = Settings(steps=6, warmup_steps=6, seed_offset=seed, grad_norms=True)
+        settings = TrialSettings(steps=6, warmup_steps=6, seed_offset=seed, grad_norms=True)
         name = "-".join((*words, factor, str(seed)))
         trial = run_trial(command, words, folder / name, settings, lambda *_: None, lambda _: None)
         patch.undo()
