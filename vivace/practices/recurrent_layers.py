@@ -27,13 +27,13 @@ def find(m: Measurement) -> Found | None:
     if not cells:
         return None
     now = _cells_ms(m, cells)
-    saved = max(0.0, now - _floor_ms(m, cells))
-    if saved <= _SMALLEST_SHARE * step_ms(m):
+    likely = max(0.0, now - _layers_ms(m, cells, now))
+    if likely <= _SMALLEST_SHARE * step_ms(m):
         return None
+    saved = max(0.0, now - _floor_ms(m, cells)) if on_gpu(m) else _most_on_a_cpu_ms(m, now)
     calls = sum(cell.calls for cell in cells)
     first = max(cells, key=lambda cell: cell.calls)
     layer = first.name.removesuffix("Cell")
-    likely = max(0.0, now - _layers_ms(m, cells, now))
     return Found(
         exposed_ms=saved,
         likely=Saved(min(likely, saved), 0.6 * likely, saved),
@@ -80,7 +80,12 @@ def _at_peak_ms(m: Measurement, cells: list[Cell], share: float) -> float:
 
 def _floor_ms(m: Measurement, cells: list[Cell]) -> float:
     """No layer is faster than its products at the peak."""
-    return _at_peak_ms(m, cells, 1.0) if on_gpu(m) else 0.0
+    return _at_peak_ms(m, cells, 1.0)
+
+
+def _most_on_a_cpu_ms(m: Measurement, now: float) -> float:
+    """How much of the time lies between small products is not seen there: the bound is all of forward and backward."""
+    return max(now, compute_ms(m))
 
 
 def _layers_ms(m: Measurement, cells: list[Cell], now: float) -> float:
