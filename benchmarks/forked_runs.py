@@ -39,7 +39,7 @@ def forked() -> Iterator[None]:
 
 def _run(
     command: Sequence[str], request: ProcessRequest, _sink: Any, _progress: Any, _timeout: Any,
-    environment: Mapping[str, str], _suffix: str = "",
+    environment: Mapping[str, str], *_more: Any,
 ) -> Outcome:  # fmt: skip
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,7 +1,7 @@
 """Does the harm test see planted harms, and stay silent where there is none? Real processes.
 
     python benchmarks/harm_power.py                    # CPU: under an hour on a free core
-    python benchmarks/harm_power.py --quick            # two seeds, the healthy practices and a few harms: for a GPU
+    python benchmarks/harm_power.py --quick --jobs cnn gpt --minutes 4    # one seed, a few harms: for a GPU
 
 Four small jobs (``harm_jobs/job.py``) over several seeds: unchanged and once more (A/A), with every practice that
 applies, and with every planted harm, alone in fp32 and beside bf16. Each row tells how often the verdict was harm:
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from forked_runs import forked
-from rows import Table, hardware, say
+from rows import Clock, Table, hardware, say
 
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm, HarmOutcome, HarmVerdict
@@ -109,8 +110,7 @@ class Runs:
         command = (sys.executable, str(JOB), cell.job, *(("--lr", cell.lr) if cell.lr else ()))
         settings = TrialSettings(STEPS, WARMUP, seed_offset=seed, grad_norms=True, same_draws=same_draws, timeout_s=300)
         os.environ["PLANTED"] = cell.planted
-        fresh = cell.compiles or _on_gpu()
-        if fresh:
+        if cell.compiles:
             trial = run_trial(command, cell.words, folder, settings, lambda *_: None, lambda _: None)
         else:
             with forked():
@@ -124,9 +124,11 @@ class Runs:
         return m if all(m.practices[word].applied for word in cell.words) else None
 
 
-def _on_gpu() -> bool:
-    """A process that has started CUDA cannot be forked; this one has not, but its children would each start it."""
-    return Path("/dev/nvidia0").exists()
+def _device() -> dict[str, str]:
+    """Asked in another process: one that has started CUDA itself cannot be forked any more."""
+    code = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_available() else '')"
+    name = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+    return {**hardware("cpu"), **({"hardware": name} if name else {})}
 
 
 def judged(cell: Cell, runs: Runs, seeds: Sequence[int], look: bool) -> Harm | None:
@@ -191,16 +193,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--jobs", nargs="*", default=JOBS)
+    parser.add_argument("--minutes", type=float)
     parser.add_argument("--runs", type=Path, default=Path("runs/harm_power"))
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "harm_power.csv")
     args = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    seeds = range(1, 1 + (2 if args.quick else args.seeds))
+    seeds = range(1, 1 + (1 if args.quick else args.seeds))
+    clock = Clock(args.minutes)
     runs, rows = Runs(args.runs), []
     args.output.unlink(missing_ok=True)  # the table is of one version of the test; what it judges is kept
-    table = Table(args.output, FIELDS, hardware("cuda" if _on_gpu() else "cpu"))
+    table = Table(args.output, FIELDS, _device())
     for job in args.jobs:
         for cell in cells(job, args.quick):
+            if clock.left_s() <= 0:
+                say("the time is over: what was not run is not in the table")
+                break
             if (found := row(cell, runs, seeds)) is not None:
                 table.add(**found)
                 rows.append(found)
