@@ -16,13 +16,13 @@ import math
 import sys
 from pathlib import Path
 
-from vivace.plan.constants import constants, override
-from vivace.plan.job import TransformerJob
-from vivace.plan.language_rows import Skip, question_from_row, with_file_context
-from vivace.plan.layer_time import clear_cache, layer_time
-from vivace.plan.measured import measured_seconds
-from vivace.plan.step import step_time
-from vivace.plan.tables import read_table
+from vivace.plan.facts.constants import constants, override
+from vivace.plan.grading.language_rows import Skip, question_from_row, with_file_context
+from vivace.plan.grading.measured import measured_seconds
+from vivace.plan.grading.tables import read_table
+from vivace.plan.jobs.job import TransformerJob
+from vivace.plan.time.layer import clear_cache, layer_time
+from vivace.plan.time.step import step_time
 
 HERE = Path(__file__).parent
 FILES = {"vtrain_single_node_a100.csv": 5, "llmfoundry_mpt.csv": 2, "h200_reference.csv": 1}
@@ -34,11 +34,11 @@ KNOBS = [
     "family.ampere.flash_backward",
     "family.hopper.gemm.16",
     "gemm.overhead_k",
-    "software.megatron.launch_us",
-    "software.megatron.stream",
-    "software.megatron.tensor_overlap_backward",
-    "software.composer.stream",
-    "software.compiled.stream",
+    "framework.megatron.launch_us",
+    "framework.megatron.stream",
+    "framework.megatron.tensor_overlap_backward",
+    "framework.composer.stream",
+    "framework.compiled.stream",
     "links.contention",
     "links.jitter_per_doubling",
 ]
@@ -54,11 +54,11 @@ NEUTRAL = {
     "family.ampere.flash_backward": 0.32,
     "family.hopper.gemm.16": 0.75,
     "gemm.overhead_k": 100.0,
-    "software.megatron.launch_us": 40.0,
-    "software.megatron.stream": 1.0,
-    "software.megatron.tensor_overlap_backward": 0.1,
-    "software.composer.stream": 1.0,
-    "software.compiled.stream": 1.0,
+    "framework.megatron.launch_us": 40.0,
+    "framework.megatron.stream": 1.0,
+    "framework.megatron.tensor_overlap_backward": 0.1,
+    "framework.composer.stream": 1.0,
+    "framework.compiled.stream": 1.0,
     "links.contention": 0.1,
     "links.jitter_per_doubling": 0.003,
 }

@@ -28,16 +28,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from vivace.plan.cluster import machine_from_gpu
-from vivace.plan.gpu_names import known_gpu
-from vivace.plan.job import TransformerJob
-from vivace.plan.layout import Layout
-from vivace.plan.memory import Memory, memory
-from vivace.plan.models import named_transformer
-from vivace.plan.precision import PRECISIONS
-from vivace.plan.step import StepTime, step_time
-from vivace.plan.transformer import Transformer
-from vivace.plan.vision import VisionJob, traced, vision_memory, vision_step_time
+from vivace.plan.facts.precision import PRECISIONS
+from vivace.plan.images.image_job import VisionJob, traced, vision_memory, vision_step_time
+from vivace.plan.jobs.job import TransformerJob
+from vivace.plan.jobs.layout import Layout
+from vivace.plan.machines.cluster import machine_from_gpu
+from vivace.plan.machines.gpu_names import known_gpu
+from vivace.plan.memory.peak import Memory, memory
+from vivace.plan.models.built_in import named_transformer
+from vivace.plan.models.transformer import Transformer
+from vivace.plan.time.step import StepTime, step_time
 
 GIB = 2.0**30
 COLUMNS = (
@@ -125,7 +125,7 @@ def quantile(values: list[float], share: float) -> float:
 def make_image_step(family: Family, batch: int) -> Any:
     import torch
 
-    from vivace.plan.zoo import image_model
+    from vivace.plan.images.zoo import image_model
 
     torch.backends.cudnn.benchmark = True
     maker = image_model(family.model)

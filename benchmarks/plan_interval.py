@@ -3,7 +3,7 @@
 python benchmarks/plan_interval.py FOLDER_OF_TABLES [OUT.csv]
 
 For each file the planner's constants are put back to what they would be without it (data/left_out.toml), its
-rows are planned, and the interval comes from the errors of the other files alone (vivace/plan/spread.py: each
+rows are planned, and the interval comes from the errors of the other files alone (vivace/plan/grading/spread.py: each
 file counts once, quantiles stretched by one factor). The factor is the smallest with which left-out files
 hold 95 % of their rows on average. Files: every table of FOLDER, the tables of benchmarks/data, and the rows
 of results/plan_h200*.csv, whose plans were made before the measurement. Whole runs have two sources only, too few
@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from math import exp, log
 from pathlib import Path
 
-from vivace.plan.constants import override
-from vivace.plan.layer_time import clear_cache
-from vivace.plan.spread import AIM, FileErrors, inside, left_out_share, spread_of, stretch_for
-from vivace.plan.validate import grade_file
+from vivace.plan.facts.constants import override
+from vivace.plan.grading.spread import AIM, FileErrors, inside, left_out_share, spread_of, stretch_for
+from vivace.plan.grading.validate import grade_file
+from vivace.plan.time.layer import clear_cache
 
 HERE = Path(__file__).parent
 MEASURED_AFTER = ("plan_h200.csv", "plan_h200_unpadded.csv")
@@ -110,12 +110,9 @@ def main() -> None:
             writer.writerows(lines(kind, files, stretch))
             total = [kind, "all files", sum(len(each.logs) for each in files), len(files), "", "", ""]
             writer.writerow([*total, f"{whole.low:.3f}", f"{whole.high:.3f}", f"{100 * share:.1f}"])
-            plain = 100 * left_out_share(files, 1.0)
-            print(
-                f"[{kind}] low = {whole.low:.2f}, high = {whole.high:.2f}  # {len(files)} files, "
-                f"stretch {stretch:.2f}: {100 * share:.1f} % of left-out rows inside "
-                f"(aim {100 * AIM:.0f}; {plain:.1f} % without stretch)"
-            )
+            print(f"[{kind}] low = {whole.low:.2f}, high = {whole.high:.2f}: {len(files)} files, stretch {stretch:.2f}")
+            plain = left_out_share(files, 1.0)
+            print(f"  left-out rows inside: {share:.1%} (aim {AIM:.0%}), without stretch {plain:.1%}")
 
 
 if __name__ == "__main__":

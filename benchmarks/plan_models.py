@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from vivace.plan.transformer import Transformer
+from vivace.plan.models.transformer import Transformer
 
 __all__ = ["Decoder"]
 

@@ -10,12 +10,12 @@ import sys
 import time
 from pathlib import Path
 
-from vivace.plan.cluster import machine_for
-from vivace.plan.job import TransformerJob
-from vivace.plan.layout import Layout
-from vivace.plan.models import named_transformer
-from vivace.plan.precision import PRECISIONS
-from vivace.plan.search import legal_layouts, search
+from vivace.plan.facts.precision import PRECISIONS
+from vivace.plan.jobs.job import TransformerJob
+from vivace.plan.jobs.layout import Layout
+from vivace.plan.layouts.search import legal_layouts, search
+from vivace.plan.machines.cluster import machine_for
+from vivace.plan.models.built_in import named_transformer
 
 CASES = (
     ("llama-3-8b", "jean-zay-h100", 256, 1024),

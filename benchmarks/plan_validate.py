@@ -13,8 +13,8 @@ import csv
 import sys
 from pathlib import Path
 
-from vivace.plan.score import quantile
-from vivace.plan.validate import grade_file
+from vivace.plan.grading.score import quantile
+from vivace.plan.grading.validate import grade_file
 from vivace.records.plan_grade import FileGrade
 
 COLUMNS = (

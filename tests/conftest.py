@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("busy machine", deadline=None)  # no test depends on timing
+settings.load_profile("busy machine")
 
 SCRIPTS = Path(__file__).parent / "measure" / "scripts"
 VIVACE = [sys.executable, "-m", "vivace"]

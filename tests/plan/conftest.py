@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from vivace.plan.cluster import Site, machine_for
-from vivace.plan.job import TransformerJob
-from vivace.plan.layout import Layout
-from vivace.plan.models import named_transformer
-from vivace.plan.precision import PRECISIONS
+from vivace.plan.facts.precision import PRECISIONS
+from vivace.plan.jobs.job import TransformerJob
+from vivace.plan.jobs.layout import Layout
+from vivace.plan.machines.cluster import Site, machine_for
+from vivace.plan.models.built_in import named_transformer
 
 
 @pytest.fixture

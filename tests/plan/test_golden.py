@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from vivace.plan.answer import plan_transformer
-from vivace.plan.request import LayoutRequest, Request, find_model, find_site, transformer_job
+from vivace.plan.answering.answer import plan_transformer
+from vivace.plan.answering.find_model import find_model
+from vivace.plan.answering.find_site import find_site
+from vivace.plan.answering.make_job import transformer_job
+from vivace.plan.answering.request import LayoutRequest, Request
 
 FILE = Path(__file__).parent / "data" / "golden.json"
 CASES = {

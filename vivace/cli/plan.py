@@ -18,14 +18,17 @@ from typer.core import TyperGroup
 from vivace.cli.console import make_console
 from vivace.cli.plan_questions import Amount, Prices, read_tokens, run_question
 from vivace.errors import UserError
-from vivace.plan.budget import Budget, BudgetQuestion, answer_budget
-from vivace.plan.limits import at_least, more_than_zero
-from vivace.plan.models import built_in_names
-from vivace.plan.planning import Wanted, make_plan, scaling_of
-from vivace.plan.request import LayoutRequest, Request, find_model, find_site, transformer_job
-from vivace.plan.transformer import Transformer
-from vivace.plan.validate import grade_file
-from vivace.plan.whole_run import RunQuestion
+from vivace.plan.answering.budget import Budget, BudgetQuestion, answer_budget
+from vivace.plan.answering.find_model import find_model
+from vivace.plan.answering.find_site import find_site
+from vivace.plan.answering.make_job import transformer_job
+from vivace.plan.answering.planning import Wanted, make_plan, scaling_of
+from vivace.plan.answering.request import LayoutRequest, Request
+from vivace.plan.facts.limits import at_least, more_than_zero
+from vivace.plan.grading.validate import grade_file
+from vivace.plan.models.built_in import built_in_names
+from vivace.plan.models.transformer import Transformer
+from vivace.plan.run.whole_run import RunQuestion
 from vivace.records.base import write_text_atomically
 from vivace.records.plan import Plan
 from vivace.records.plan_grade import FileGrade
@@ -53,60 +56,81 @@ plan_app = typer.Typer(
     help="Memory, time, energy, cost and the best layout of a training job, before it is queued.",
 )
 
-# A group class that reads argv needs an app with at least two commands: model, budget, models, validate
-# below.
-Text = Annotated[str | None, typer.Option()]
-Whole = Annotated[int | None, typer.Option()]
-Real = Annotated[float | None, typer.Option()]
+MODEL, MACHINE, LAYOUT, RUN, OUTPUT = (
+    "Model and step",
+    "Machine",
+    "Layout (searched when omitted)",
+    "Whole run",
+    "Output",
+)
+LIMITS = "Limits"
 
 
-@plan_app.command("model", help="Plan one model on one cluster (the default command).")
+def _option(words: str, panel: str = MODEL, *names: str) -> Any:
+    return typer.Option(*names, help=words, rich_help_panel=panel, show_default=False)
+
+
+@plan_app.command("model", help="Plan one model on one machine. This is the default command.")
 def model_command(
     model: Annotated[
-        str, typer.Argument(help="a built-in name, config.json, file.py:function, or a name for --layers …")
+        str,
+        typer.Argument(
+            help="A built-in name (`vivace plan models`), a config.json or its folder, file.py:function, "
+            "or any name together with --layers, --hidden and --heads.",
+        ),
     ],
-    cluster: Annotated[str | None, typer.Option(help="a cluster of the catalogue")] = None,
-    gpu: Annotated[str | None, typer.Option(help="a GPU, when no cluster is given")] = None,
-    gpus: Annotated[int, typer.Option(help="number of GPUs")] = 1,
-    gpus_per_node: int = 8,
-    global_batch: Annotated[int | None, typer.Option(help="sequences or images per step over all GPUs")] = None,
-    seq_len: Whole = None,
-    image_size: Annotated[int | None, typer.Option(help="side of the images (224 when omitted)")] = None,
-    precision: Annotated[str | None, typer.Option(help="bf16, fp16, fp8, tf32, fp32, bf16-pure, …")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adamw for transformers, sgd for images when omitted")] = None,
-    attention: Annotated[str, typer.Option(help="flash, fused-softmax or eager")] = "flash",
-    compile: Annotated[bool, typer.Option("--compile/--no-compile")] = False,
-    tp: Annotated[int | None, typer.Option(help="tensor parallel")] = None,
-    pp: Annotated[int | None, typer.Option(help="pipeline parallel")] = None,
-    cp: Annotated[int | None, typer.Option(help="context parallel")] = None,
-    virtual_stages: Whole = None,
-    schedule: Annotated[str | None, typer.Option(help="1f1b, interleaved, gpipe, zb1p or zbv")] = None,
-    sp: Annotated[bool | None, typer.Option("--sp/--no-sp", help="sequence parallel")] = None,
-    zero: Annotated[int | None, typer.Option(help="0 to 3; 3 is FSDP full shard")] = None,
-    shard_size: Annotated[int | None, typer.Option(help="ranks per shard group (hybrid)")] = None,
-    micro_batch: Whole = None,
-    recompute: Annotated[str | None, typer.Option(help="none, selective or full")] = None,
-    do_search: Annotated[bool, typer.Option("--search", help="find the best layout")] = False,
-    keep: Annotated[int, typer.Option(help="layouts to show")] = 5,
-    scaling: Annotated[bool, typer.Option(help="strong and weak scaling curves up to --gpus")] = False,
-    tokens: Annotated[str | None, typer.Option(help="tokens of the whole training, such as 1e12 or 366e9")] = None,
-    epochs: Real = None,
-    dataset_size: Annotated[float | None, typer.Option(help="samples of one epoch (ImageNet when omitted)")] = None,
-    price: Annotated[float | None, typer.Option(help="price of a GPU-hour")] = None,
-    currency: str = "EUR",
-    grid: Annotated[str, typer.Option(help="country of the grid, or g CO2 per kWh")] = "fr",
-    pue: Real = None,
-    qos: Text = None,
-    measurement: Annotated[Path | None, typer.Option(help="measurement.json of this model on one GPU")] = None,
-    layers: Whole = None,
-    hidden: Whole = None,
-    heads: Whole = None,
-    kv_heads: Whole = None,
-    ffn: Whole = None,
-    vocab: Whole = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print the Plan record")] = False,
-    save: Annotated[Path | None, typer.Option(help="write the Plan record")] = None,
-    html: Annotated[Path | None, typer.Option(help="write a self-contained HTML page")] = None,
+    global_batch: Annotated[int | None, _option("Sequences or images per step over all GPUs.")] = None,
+    seq_len: Annotated[int | None, _option("Tokens per sequence. Default: the model's own length.")] = None,
+    image_size: Annotated[int | None, _option("Side of the images in pixels. Default: 224.")] = None,
+    precision: Annotated[
+        str | None,
+        _option("bf16, fp16, fp8, tf32, fp32 or bf16-pure. Default: bf16, or fp16 where the GPU has no bf16."),
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        _option("adamw, adam, sgd, lion, lamb, adafactor or sgd-plain. Default: adamw; sgd for image models."),
+    ] = None,
+    attention: Annotated[str, _option("flash, fused-softmax or eager. Default: flash.")] = "flash",
+    compile: Annotated[bool, _option("Plan with torch.compile.", MODEL, "--compile/--no-compile")] = False,
+    layers: Annotated[int | None, _option("Layers of a transformer given by its sizes.")] = None,
+    hidden: Annotated[int | None, _option("Its hidden size.")] = None,
+    heads: Annotated[int | None, _option("Its attention heads.")] = None,
+    kv_heads: Annotated[int | None, _option("Its key-value heads. Default: as many as heads.")] = None,
+    ffn: Annotated[int | None, _option("Its feed-forward size. Default: 4 x hidden.")] = None,
+    vocab: Annotated[int | None, _option("Its vocabulary. Default: 50,304.")] = None,
+    measurement: Annotated[
+        Path | None, _option("A measurement.json of this model on one GPU: compute is scaled to it.")
+    ] = None,
+    cluster: Annotated[str | None, _option("A cluster of the catalogue, or your own .toml file.", MACHINE)] = None,
+    gpu: Annotated[str | None, _option("A GPU, when there is no cluster.", MACHINE)] = None,
+    gpus: Annotated[int, _option("Number of GPUs. Default: 1.", MACHINE)] = 1,
+    gpus_per_node: Annotated[int, _option("GPUs of a node, with --gpu. Default: 8.", MACHINE)] = 8,
+    tp: Annotated[int | None, _option("Tensor-parallel size.", LAYOUT)] = None,
+    pp: Annotated[int | None, _option("Pipeline-parallel size.", LAYOUT)] = None,
+    cp: Annotated[int | None, _option("Context-parallel size.", LAYOUT)] = None,
+    virtual_stages: Annotated[int | None, _option("Virtual stages per pipeline rank (interleaving).", LAYOUT)] = None,
+    schedule: Annotated[str | None, _option("1f1b, interleaved, gpipe, zb1p or zbv.", LAYOUT)] = None,
+    sp: Annotated[bool | None, _option("Sequence parallelism. Default: on with --tp.", LAYOUT, "--sp/--no-sp")] = None,
+    zero: Annotated[int | None, _option("ZeRO stage 0 to 3; 3 is FSDP's full sharding.", LAYOUT)] = None,
+    shard_size: Annotated[int | None, _option("Ranks per shard group (hybrid sharding).", LAYOUT)] = None,
+    micro_batch: Annotated[int | None, _option("Sequences or images per GPU and micro-batch.", LAYOUT)] = None,
+    recompute: Annotated[str | None, _option("Activation checkpointing: none, selective or full.", LAYOUT)] = None,
+    do_search: Annotated[bool, _option("Search the best layout, whatever is given.", LAYOUT, "--search")] = False,
+    keep: Annotated[int, _option("How many of the best layouts to show. Default: 5.", LAYOUT)] = 5,
+    scaling: Annotated[
+        bool, _option("Also show strong and weak scaling up to --gpus.", LAYOUT, "--scaling/--no-scaling")
+    ] = False,
+    tokens: Annotated[str | None, _option("Tokens to train on: 1e12, 300B, 15T.", RUN)] = None,
+    epochs: Annotated[float | None, _option("Epochs to train for.", RUN)] = None,
+    dataset_size: Annotated[float | None, _option("Samples of one epoch. Default: ImageNet's.", RUN)] = None,
+    price: Annotated[float | None, _option("Price of a GPU-hour.", RUN)] = None,
+    currency: Annotated[str, _option("Currency of the price. Default: EUR.", RUN)] = "EUR",
+    grid: Annotated[str, _option("Country of the power grid, or its grams of CO2 per kWh. Default: fr.", RUN)] = "fr",
+    pue: Annotated[float | None, _option("Power usage effectiveness of the site. Default: 1.2.", RUN)] = None,
+    qos: Annotated[str | None, _option("QoS whose time limit cuts the run into jobs.", RUN)] = None,
+    as_json: Annotated[bool, _option("Print the Plan record as JSON.", OUTPUT, "--json")] = False,
+    save: Annotated[Path | None, _option("Write the Plan record to this file.", OUTPUT)] = None,
+    html: Annotated[Path | None, _option("Write a self-contained HTML page to this file.", OUTPUT)] = None,
 ) -> None:
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv_heads, "ffn": ffn, "vocab": vocab}
     request = Request(
@@ -150,21 +174,21 @@ def _write(plan: Plan, save: Path | None, html: Path | None) -> None:
         write_text_atomically(html, page(f"{plan.model} on {plan.gpus} GPUs", [plan_section(plan)]))
 
 
-@plan_app.command("budget", help="Backwards: the largest model, the shortest or the cheapest run within limits.")
+@plan_app.command("budget", help="Find the shortest and the cheapest run and the largest model within limits.")
 def budget_command(
-    model: Annotated[str, typer.Argument(help="the model, or the one to scale")],
-    cluster: Text = None,
-    gpu: Text = None,
-    gpus: Annotated[int, typer.Option(help="GPUs at most")] = 8,
-    tokens: Annotated[str | None, typer.Option(help="tokens to train on (20 per parameter when omitted)")] = None,
-    days: Real = None,
-    gpu_hours: Real = None,
-    energy_mwh: Real = None,
-    cost: Real = None,
-    price: Real = None,
-    global_batch: Whole = None,
-    seq_len: Whole = None,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    model: Annotated[str, typer.Argument(help="The model to train, and the one whose proportions are scaled.")],
+    cluster: Annotated[str | None, _option("A cluster of the catalogue, or your own .toml file.", MACHINE)] = None,
+    gpu: Annotated[str | None, _option("A GPU, when there is no cluster.", MACHINE)] = None,
+    gpus: Annotated[int, _option("GPUs at most. Default: 8.", MACHINE)] = 8,
+    tokens: Annotated[str | None, _option("Tokens to train on. Default: 20 per parameter.", RUN)] = None,
+    global_batch: Annotated[int | None, _option("Sequences per step. Default: what suits the GPUs.", RUN)] = None,
+    seq_len: Annotated[int | None, _option("Tokens per sequence. Default: the model's own length.", RUN)] = None,
+    price: Annotated[float | None, _option("Price of a GPU-hour.", RUN)] = None,
+    days: Annotated[float | None, _option("At most so many days.", LIMITS)] = None,
+    gpu_hours: Annotated[float | None, _option("At most so many GPU-hours.", LIMITS)] = None,
+    energy_mwh: Annotated[float | None, _option("At most so much energy.", LIMITS)] = None,
+    cost: Annotated[float | None, _option("At most this cost; needs --price.", LIMITS)] = None,
+    as_json: Annotated[bool, _option("Print the PlanBudget record as JSON.", OUTPUT, "--json")] = False,
 ) -> None:
     at_least("--price", price, 0)
     for option, limit in (("--days", days), ("--gpu-hours", gpu_hours), ("--energy-mwh", energy_mwh), ("--cost", cost)):
@@ -190,16 +214,20 @@ def budget_command(
 
 @plan_app.command("models", help="List the built-in models.")
 def models_command() -> None:
-    from vivace.plan.zoo import known_image_models
+    from vivace.plan.images.zoo import known_image_models
 
     print("\n".join([*built_in_names(), *known_image_models()]))
 
 
-@plan_app.command("validate", help="Grade the planner on published tables (CSV).")
+@plan_app.command("validate", help="Compare predictions with published tables (CSV).")
 def validate_command(
-    files: Annotated[list[Path], typer.Argument(help="tables in the 42-column schema, or simpler vision tables")],
-    as_json: Annotated[bool, typer.Option("--json", help="print the grades as JSON")] = False,
-    rows: Annotated[Path | None, typer.Option(help="write predicted and measured of every row (CSV)")] = None,
+    files: Annotated[
+        list[Path], typer.Argument(help="Tables in the 42-column schema, or the simpler tables of image models.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the grades as JSON.")] = False,
+    rows: Annotated[
+        Path | None, typer.Option(help="Write what was predicted and measured for every row to this CSV.")
+    ] = None,
 ) -> None:
     grades = [grade_file(path) for path in files]
     if rows is not None:

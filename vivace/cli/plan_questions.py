@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vivace.errors import UserError
-from vivace.plan.limits import at_least, more_than_zero
-from vivace.plan.transformer import Transformer
-from vivace.plan.whole_run import RunQuestion
-from vivace.plan.words import number
+from vivace.plan.facts.limits import at_least, more_than_zero
+from vivace.plan.grading.words import number
+from vivace.plan.models.transformer import Transformer
+from vivace.plan.run.whole_run import RunQuestion
 
 __all__ = ["Amount", "Prices", "read_tokens", "run_question"]
 

@@ -83,7 +83,7 @@ def _show_notes(plan: Plan, console: Console) -> None:
         figures = f"{figure(other.step_ms)} ms, {figure(other.memory_gib)} GiB; {other.why}"
         console.print(f"[dim]also[/] {layout_in_short(other.layout)}: {escape(figures)}")
     for note in plan.assumptions:
-        console.print(f"[dim]assumed[/] {escape(note)}")
+        console.print(f"[dim]note[/] {escape(note)}")
     if plan.run is None:
         amount = "--tokens 1e12" if plan.seq_len else "--epochs 90"
         console.print(f"for time, energy and cost add: {amount} --price 2.5 (per GPU-hour)", highlight=False)

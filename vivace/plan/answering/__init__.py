@@ -1,0 +1,1 @@
+"""From what a person asked to the records that answer it."""

@@ -1,0 +1,1 @@
+"""What the planner takes as given: constants with their sources, number formats, optimizers, frameworks."""

@@ -1,0 +1,1 @@
+"""Predictions against published tables: reading rows, scoring them, and the spread of the errors."""

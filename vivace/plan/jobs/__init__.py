@@ -1,0 +1,1 @@
+"""The question: one model on one machine in one layout with one batch."""

@@ -1,0 +1,1 @@
+"""Bytes of the most loaded GPU at its worst moment."""

@@ -1,0 +1,1 @@
+"""Seconds of one training step: products, kernels, links, bubbles."""
