@@ -29,10 +29,10 @@ from vivace.tune.trials import TrialSettings
 
 HERE = Path(__file__).resolve().parent
 NOTHING = ("probe:nothing",)
-SIZES = {"cpu": ("--width", "512", "-b", "128"), "cuda": ("--width", "4096", "-b", "1024")}
+SIZES = {"cpu": ("--width", "512", "-b", "128"), "cuda": ("--width", "2048", "-b", "512")}
 FIELDS = (
     "proof", "device", "rounds", "pairs", "speedup", "low", "high", "covers_1", "proved", "harm", "unchanged_per_s",
-    "tuned_per_s", "load", "seconds", "note", "hardware", "torch",
+    "tuned_per_s", "load", "seconds", "hardware", "torch",
 )  # fmt: skip
 
 
@@ -52,9 +52,7 @@ def main() -> None:
             say("no time for another proof")
             break
         before_s = clock.elapsed_s()
-        rounds = args.rounds[number % len(args.rounds)]
-        table.attempt(clock, lambda number=number, rounds=rounds: prove_nothing(number, rounds, args, table),
-                      proof=number, device=args.device, rounds=rounds)  # fmt: skip
+        prove_nothing(number, args.rounds[number % len(args.rounds)], args, table)
         longest_s = max(longest_s, clock.elapsed_s() - before_s)
     _sum_up(args)
 

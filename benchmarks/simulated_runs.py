@@ -16,7 +16,7 @@ import numpy as np
 
 from vivace.protocol.answers import PracticeAnswer, PracticeState
 from vivace.records.finding import Risk
-from vivace.records.measurement import Energy, Measurement, Memory
+from vivace.records.measurement import Energy, Measurement, Memory, Origin
 from vivace.records.trial import Trial
 from vivace.tune.searching import Search
 
@@ -136,6 +136,6 @@ _APPLIED = PracticeAnswer(PracticeState.APPLIED)
 _AUTOCORRELATION = _first_order(_STEPS, 0.9)
 _MEASUREMENT = Measurement.model_construct(
     status="complete", steps=_STEPS, warmup_steps=0, memory=Memory(), energy=Energy(measured=False, how="simulated"),
-    machine=None,
+    machine=None, origin=Origin(command=("python", "train.py"), folder="", vivace="", started_at=""),
 )  # fmt: skip
 _TRIAL = Trial(name="", command=("python", "train.py"), practices=(), outcome="ok", seconds=_TRIAL_S)
