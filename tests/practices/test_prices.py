@@ -52,7 +52,7 @@ def test_large_products_in_tf32_take_the_ratio_of_the_rates_that_are_reached():
 
 def test_compiled_code_launches_no_faster_without_graphs():
     found = compile.find(gpu_bound())
-    assert saved_ms(found) == pytest.approx(0.45 * 20.0)
+    assert saved_ms(found) == pytest.approx(0.7 * 20.0)
     assert found is not None
     assert found.setting is None
 
@@ -62,7 +62,7 @@ def test_graphs_save_what_launching_forward_and_backward_takes():
     assert found is not None
     assert found.setting == "compile=reduce-overhead"
     # 81 of the 90 ms, less the replay; but the GPU is still busy for 40 less what is fused.
-    assert saved_ms(found) == pytest.approx(100.0 - (40.0 - 0.45 * 10.0))
+    assert saved_ms(found) == pytest.approx(100.0 - (40.0 - 0.7 * 10.0))
 
 
 def test_one_read_a_step_costs_little_where_the_host_is_the_limit():

@@ -22,10 +22,14 @@ _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 _FUSED_AWAY = 0.75  # of memory-bound time: chains of pointwise operators become one pass
 _CPU_FUSED_AWAY = 0.5
 _CPU_FUSED = Shares(0.2, -0.2, _CPU_FUSED_AWAY)
-# What compiled code saves of memory-bound time, and of the time in which the host launches forward and backward: little
-# by itself (guards and wrappers take what fewer kernels save), most of it with CUDA graphs, which take some time to
-# replay. price_gains.csv: convnet_small 6.4 → 7.1 and 3.3 ms, gpt_small 22.0 → 18.6 and 4.5.
-_FUSED = Shares(0.45, 0.15, _FUSED_AWAY)
+# What fusing saves: most of chains of pointwise operators (R9 in planted_defects.csv 23.5 → 8.4 ms, pointwise in
+# price_gains.csv 23.9 → 11.9), less of norms, softmaxes and sums, which are one kernel already.
+_POINTWISE = ("elementwise", "other")
+_POINTWISE_FUSED = Shares(0.7, 0.3, 0.85)
+_OTHERS_FUSED = Shares(0.35, 0.0, _FUSED_AWAY)
+# What compiled code saves of the time in which the host launches forward and backward: nothing by itself (guards and
+# wrappers take what fewer kernels save), most of it with CUDA graphs, which take some time to replay. price_gains.csv:
+# convnet_small 6.4 → 7.1 and 3.3 ms, gpt_small 22.0 → 18.6 and 4.5, gpt 29.0 → 28.2, mlp 18.1 → 17.5.
 _LAUNCHES_SAVED = {"default": Shares(0.0, -0.2, 0.3), _GRAPHS: Shares(0.9, 0.0, 1.0)}
 _REPLAY_MS = {"default": Shares(0.0, 0.0, 0.0), _GRAPHS: Shares(0.8, 0.8, 0.0)}
 _MANY_SHAPES = 8
@@ -120,15 +124,17 @@ def find(m: Measurement) -> Found | None:
 
 
 def _likely(m: Measurement, mode: str) -> Saved:
-    memory = role_ms(m, *MEMORY_BOUND)
     if not on_gpu(m):
-        return share_saved(memory, _CPU_FUSED)
+        return share_saved(role_ms(m, *MEMORY_BOUND), _CPU_FUSED)
+    pointwise = role_ms(m, *_POINTWISE)
+    others = role_ms(m, *MEMORY_BOUND) - pointwise
     host = step_model(m).host_ms * host_share(m, "forward", "backward")
 
-    def less(launched: float, replay_ms: float, fused: float) -> Less:
-        return Less(host_ms=max(min(0.0, launched * host), launched * host - replay_ms), device_ms=fused * memory)
+    def less(launched: float, replay_ms: float, chains: float, rest: float) -> Less:
+        host_ms = max(min(0.0, launched * host), launched * host - replay_ms)
+        return Less(host_ms=host_ms, device_ms=chains * pointwise + rest * others)
 
-    return likely_saved(m, *map(less, _LAUNCHES_SAVED[mode], _REPLAY_MS[mode], _FUSED))
+    return likely_saved(m, *map(less, _LAUNCHES_SAVED[mode], _REPLAY_MS[mode], _POINTWISE_FUSED, _OTHERS_FUSED))
 
 
 def lines(mode: str) -> str:
