@@ -16,7 +16,7 @@ from vivace.records.first_steps import FirstSteps as Record
 from vivace.tune.trials import TrialSettings, run_trial
 
 
-def train(steps: int = STEPS + 2, lr: float = 0.1, freeze: bool = False, scale: float | None = None, model=None):
+def train(steps: int = STEPS + 2, lr: float = 0.1, freeze: str = "", scale: float | None = None, model=None):
     """A few steps of plain SGD, with what is looked at before each."""
     torch.manual_seed(0)
     model = model or nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.5), nn.Linear(5, 3))
@@ -27,8 +27,9 @@ def train(steps: int = STEPS + 2, lr: float = 0.1, freeze: bool = False, scale: 
         look.note_forward(model, (x,), {})
         optimizer.zero_grad()
         model(x).square().mean().backward()
-        if freeze:
-            next(model.parameters()).grad.zero_()
+        first = next(model.parameters())
+        if freeze == "no gradient":
+            first.grad.zero_()
         if scale is not None:  # as a GradScaler leaves it to a fused optimizer
             for p in model.parameters():
                 p.grad.mul_(scale)
@@ -38,7 +39,10 @@ def train(steps: int = STEPS + 2, lr: float = 0.1, freeze: bool = False, scale: 
             for p in model.parameters():
                 p.grad.div_(scale)
             del optimizer.grad_scale
+        before = first.detach().clone()
         optimizer.step()
+        if freeze == "put back":
+            first.data.copy_(before)
     found = look.as_dict()
     return Record(**found) if found else None
 
@@ -74,10 +78,11 @@ def test_two_runs_are_equal_to_the_bit_and_another_learning_rate_is_not():
 
 
 def test_a_parameter_that_stands_still_is_named():
-    found = train(freeze=True)
-    assert (found.steps[0].zero_gradient, found.steps[0].unchanged) == (1, 1)
-    assert found.steps[0].stand_still == ("0.weight",)
-    assert train().steps[0].unchanged == 0
+    found = train(freeze="put back").steps[0]
+    assert (found.zero_gradient, found.unchanged, found.stand_still) == (0, 1, ("0.weight",))
+    found = train(freeze="no gradient").steps[0]
+    assert (found.zero_gradient, found.unchanged) == (1, 0)  # counted once, by its gradient
+    assert (train().steps[0].zero_gradient, train().steps[0].unchanged) == (0, 0)
 
 
 def test_gradients_that_a_fused_optimizer_will_unscale_count_unscaled():

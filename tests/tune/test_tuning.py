@@ -81,6 +81,7 @@ def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told
         (("--allow", "everything", "--", "python"), "no such risk"),
         (("--resume", "nowhere"), "holds no tune"),
         (("--rounds", "0", "--", "python"), "--rounds must be 1 or more"),
+        (("--harm-steps", "0", "--", "python"), "--harm-steps must be 1 or more"),
         (("--timeout", "-1", "--", "python"), "--timeout must be above 0"),
         (("--slurm", "--comment='x", "--", "python"), "is not a list of options: no closing quotation"),
     ],

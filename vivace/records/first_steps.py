@@ -31,7 +31,7 @@ class FirstStep(Part):
     dtypes: tuple[str, ...]
     without_gradient: int
     zero_gradient: int
-    unchanged: int | None = Field(None, description="parameters that the step left as they were")
+    unchanged: int | None = Field(None, description="parameters with a gradient that the step left as they were")
     stand_still: tuple[str, ...] = Field((), description="the first of them, by name")
     part_names: tuple[str, ...]
     norms: tuple[float, ...] = Field(description="of the gradient, by part")
