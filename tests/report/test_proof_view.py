@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from report.made import in_terminal, made_finding, made_proof, made_trial
 
-from vivace.records.proof import Gain, Harm, Rejected, Risk
+from vivace.records.proof import Gain, Harm, HarmTest, Rejected, Risk
 from vivace.report.proof_view import proof_view
 from vivace.report.run_folder import RunFolder
 from vivace.report.run_page import run_page
@@ -106,3 +106,23 @@ def test_harm_that_is_why_nothing_was_kept_is_told():
     proof = made_proof(practices=(), after=None, harm=Harm(verdict="outside the band", says="a loss became NaN"))
     assert "harm: a loss became NaN" in in_terminal(proof_view(proof))
     assert "<h2>Harm to the training</h2>" in run_page(RunFolder(FOLDER, proof=proof))
+
+
+def test_a_verdict_of_no_harm_says_over_how_many_steps_by_which_tests_and_what_it_cannot_see():
+    tests = (
+        HarmTest(kind="first step", outcome="passed", steps=4, pairs=3, says="gradients agree to 3e-07"),
+        HarmTest(kind="first step", outcome="passed", steps=4, pairs=1, of=("channels_last",), says="so"),
+        HarmTest(kind="seed band", outcome="passed", steps=40, pairs=3, says="losses move by 0.01"),
+    )
+    harm = Harm(
+        verdict="inside the band", says="so", tests=tests, steps=40, cannot_see="effects that show after 40 steps"
+    )
+    proof = made_proof(harm=harm)
+    shown = in_terminal(proof_view(proof))
+    assert "no harm seen in 40 steps: inside the band" in shown
+    assert "not seen: effects that show after 40 steps" in shown
+    page = run_page(RunFolder(FOLDER, proof=proof))
+    assert "<h2>No harm seen in 40 steps</h2>" in page
+    assert "<td>first step</td><td>channels_last</td><td>passed</td>" in page
+    assert "Not seen: effects that show after 40 steps." in page
+    assert Harm.model_validate_json(harm.model_dump_json()) == harm
