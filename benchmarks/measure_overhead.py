@@ -29,7 +29,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from vivace.measure.inside.attendant import Attendant
 from vivace.measure.inside.install import install
-from vivace.measure.inside.session import Session, Stage
+from vivace.measure.inside.session import Session
 from vivace.protocol.request import ProcessRequest
 
 HERE = Path(__file__).parent
@@ -144,7 +144,7 @@ def main() -> None:
         switch = Switch(folder)
         training.batches = iter(training.loader)
         training.block_ms(20)
-        assert switch.session.stage is Stage.WINDOW, switch.session.stage
+        assert switch.session.course.stage is switch.session.course.window, switch.session.course.says
         switch.remember_measuring()
         without, ratios = [], []
         for pair in range(args.pairs):

@@ -338,9 +338,9 @@ def _wait_for_the_gpu() -> None:
     """Others may import and start meanwhile, but only one job computes at a time. Energy is not what we are after."""
     if path := os.environ.get("PRICE_GATE"):
         fcntl.flock(os.open(path, os.O_CREAT | os.O_RDWR), fcntl.LOCK_EX)
-        session = sys.modules.get("vivace.measure.inside.session")
-        if session is not None and hasattr(session, "_ENERGY_WINDOW_S"):
-            session._ENERGY_WINDOW_S = 0.1
+        tail = sys.modules.get("vivace.measure.inside.stages.energy_tail")
+        if tail is not None:
+            tail.ENERGY_WINDOW_S = 0.1
 
 
 def main() -> None:

@@ -14,10 +14,12 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _REQUEST_VARIABLE = "VIVACE_INSIDE"
+_to_call_last: list[Callable[[], None]] = []
 
 
 def _run_the_next_sitecustomize() -> None:
@@ -100,7 +102,7 @@ def _install(request_text: str) -> None:
             return
         from vivace.door import enter
 
-        enter(request_text)
+        _to_call_last.append(enter(request_text))
     except Exception as error:
         sys.stderr.write(f"vivace: cannot measure this process ({type(error).__name__}: {error})\n")
 
@@ -131,9 +133,8 @@ def _tell(other: str, folder: str) -> None:
 
 def _last_of_all() -> None:
     """Registered before any exit handler of the script, so it runs after all of them."""
-    session = sys.modules.get("vivace.measure.inside.session")
-    if session is not None:
-        session.end_quickly()
+    for function in _to_call_last:
+        function()
 
 
 _request_text = os.environ.get(_REQUEST_VARIABLE)

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.rhythm import FEWEST_GAPS, Gap, Rhythm, find_rhythm
+from vivace.measure.inside.training import Training
 from vivace.measure.inside.watched import Watched, trained_by
 
 __all__ = ["ByHand", "StandIn"]
@@ -49,8 +49,9 @@ class StandIn:
 class ByHand:
     """One per process. ``session`` gets ``begin_steps_by_hand``, ``before_hand_update`` and ``on_hand_step``."""
 
-    def __init__(self, recorder: Recorder, session: Any) -> None:
-        self.recorder, self.session = recorder, session
+    def __init__(self, training: Training, session: Any) -> None:
+        self.training, self.session = training, session
+        self.recorder = training.recorder
         self.reset()
         os.register_at_fork(after_in_child=self.reset)
 
@@ -136,7 +137,7 @@ class ByHand:
     def _update_is_seen(self) -> bool:
         """What follows the backward pass is the update. Not in scripts without a module, whose next forward nobody
         sees begin, nor where hooks have made the update already."""
-        return bool(self.session.roots) and not self.steps_in_backward
+        return bool(self.training.roots) and not self.steps_in_backward
 
     def _update_ends(self) -> None:
         if self._update_is_seen():
@@ -148,7 +149,7 @@ class ByHand:
         return not self._optimizer_made() or self.steps_in_backward or self.backwards > _PATIENCE
 
     def _optimizer_made(self) -> bool:
-        return self.session.creations is not None and self.session.creations.optimizers_made > 0
+        return self.training.creations is not None and self.training.creations.optimizers_made > 0
 
     def _note_where_a_step_may_end(self) -> None:
         self._ends[-1] = len(self.recorder.marks)
@@ -187,7 +188,7 @@ class ByHand:
 
     def _parameters_of_roots(self) -> list[torch.Tensor]:
         """What reentrant checkpointing hides from the graph."""
-        roots = sorted(self.session.known_roots(), key=lambda root: type(root).__name__)
+        roots = sorted(self.training.known_roots(), key=lambda root: type(root).__name__)
         return [p for root in roots for p in root.parameters() if p.requires_grad]
 
     # -- telling -----------------------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ class ByHand:
                 "are part of them"
             ]
         told = "parameters are updated by hand: steps are counted by backward passes; "
-        if not self.session.roots:
+        if not self.training.roots:
             return [f"{told}no module is called, so forward passes and updates are part of other"]
         return [f"{told}what follows the last one of a step (clipping, the update, logging) counts as optimizer"]
 

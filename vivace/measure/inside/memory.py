@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-__all__ = ["allocator_counts", "allocator_use", "device_memory", "devices_in_use", "host_memory"]
+from vivace.protocol.payload import SeenMemory
+
+__all__ = ["allocator_counts", "allocator_use", "device_memory", "devices_in_use", "host_memory", "memory_now"]
 
 _GIB = 2**30
 
@@ -18,6 +20,10 @@ def devices_in_use() -> list[int]:
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return []
     return [i for i in range(torch.cuda.device_count()) if torch.cuda.memory_allocated(i) > 0]
+
+
+def memory_now() -> SeenMemory:
+    return SeenMemory(devices=[device_memory(i) for i in devices_in_use()], host=host_memory())
 
 
 def device_memory(device: int) -> dict[str, Any]:

@@ -11,19 +11,25 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from vivace.measure.inside import compile_cache
+from vivace.measure.inside.by_hand import ByHand
 from vivace.measure.inside.ceiling import matmul_ceiling_tflops
+from vivace.measure.inside.flops import FlopCount
 from vivace.measure.inside.input_shapes import describe_input_shapes, elements_of
-from vivace.measure.inside.memory import allocator_use, devices_in_use
+from vivace.measure.inside.memory import devices_in_use, memory_now
 from vivace.measure.inside.one_off import first_of_its_size
 from vivace.measure.inside.provenance import describe_devices, describe_process
 from vivace.measure.inside.recorder import gpu_marks, host_marks
+from vivace.measure.inside.stages.course import Course
+from vivace.measure.inside.stages.gradient_norms import GradientNorms
+from vivace.measure.inside.stages.timed_window import TimedWindow
 from vivace.measure.inside.structure import describe_structure
 from vivace.measure.inside.timeline import PHASES, Step, Timeline, split
+from vivace.measure.inside.training import Training
 from vivace.protocol.ending import Ended
 from vivace.protocol.gpu_names import find_by_name
 from vivace.protocol.payload import (
@@ -31,96 +37,97 @@ from vivace.protocol.payload import (
     Payload,
     SeenCeiling,
     SeenParameters,
-    SeenSupply,
     SeenValidation,
     Series,
     Status,
 )  # fmt: skip
 from vivace.protocol.rank import restart_count
 
-if TYPE_CHECKING:
-    from vivace.measure.inside.session import Session
-
 __all__ = ["write"]
 
 _BACKWARDS = 20  # first steps whose backward passes are counted
 
 
-def write(session: Session, status: Status, ended: Ended | None, touch_gpu: bool) -> None:
+def write(
+    training: Training, course: Course, by_hand: ByHand, status: Status, ended: Ended | None, touch_gpu: bool
+) -> None:
     """Build the payload and put it into the run's folder as ``rank-R-HOST-PID.json``."""
-    text = _build(session, status, ended, touch_gpu).to_text()
-    folder = Path(session.request.folder)
-    name = f"rank-{session.rank}-{socket.gethostname()}-{os.getpid()}"  # nodes share the folder
+    text = _build(training, course, by_hand, status, ended, touch_gpu).to_text()
+    folder = Path(training.request.folder)
+    name = f"rank-{training.rank}-{socket.gethostname()}-{os.getpid()}"  # nodes share the folder
     temporary = folder / f".{name}.tmp"
     temporary.write_text(text)
     os.replace(temporary, folder / f"{name}.json")
 
 
-def _build(session: Session, status: Status, ended: Ended | None, touch_gpu: bool) -> Payload:
-    on_gpu = session.device.type == "cuda"
-    raw, first_is_warmup = _measured_marks(session)
-    timelines = _timelines(raw, on_gpu and touch_gpu, session.notes)
+def _build(
+    training: Training, course: Course, by_hand: ByHand, status: Status, ended: Ended | None, touch_gpu: bool
+) -> Payload:
+    window, flops = course.window, course.counted.count
+    raw, first_is_warmup = _measured_marks(training, window)
+    timelines = _timelines(raw, training.on_gpu and touch_gpu, training.notes)
     if first_is_warmup:  # never a figure from the first call, nor from the step that was slowed down to count FLOPs
-        timelines = {clock: _without(timeline, {0, session.flops_step}) for clock, timeline in timelines.items()}
+        timelines = {clock: _without(timeline, {0, course.counted.number}) for clock, timeline in timelines.items()}
     main = timelines.get("gpu") or timelines["host"]
-    every = _every_step(session)
+    every = _every_step(training) if course.warm_up.all_marks_kept else []
     indices = devices_in_use() if touch_gpu else []
-    samples, tokens = _inputs(session, main.steps)
+    samples, tokens = _inputs(training, main.steps)
+    may_read = touch_gpu or not training.on_gpu
     return Payload(
         status=status,
         ended=ended,
-        rank=session.rank,
-        world=session.world,
+        rank=training.rank,
+        world=training.world,
         restart=restart_count(),
         pid=os.getpid(),
-        device=str(session.device),
+        device=str(training.device),
         clock=Clock.GPU if "gpu" in timelines else Clock.HOST,
-        warmup_steps=session.total_steps - len(main.steps) if first_is_warmup else session.warmup_done,
-        total_steps=session.total_steps,
-        why_no_steps=session.by_hand.why_no_steps() if session.total_steps == 0 else None,
+        warmup_steps=training.steps - len(main.steps) if first_is_warmup else window.steps_before,
+        total_steps=training.steps,
+        why_no_steps=by_hand.why_no_steps() if training.steps == 0 else None,
         series=_series(main),
         host_series=_series(timelines["host"]) if "gpu" in timelines else None,
         samples=samples,
         tokens=tokens,
-        losses=_losses(main.steps) if touch_gpu or not on_gpu else [],
+        losses=_losses(main.steps) if may_read else [],
         skipped_steps=sum(step.skipped for step in main.steps),
         optimizers=len({mark[3]["by"] for mark in raw if mark[0] == "opt-" and mark[3]} - {None}),
         micro_batches=_per_step([_micro_batches(step) for step in main.steps]),
         validation=_validation(main),
-        loaders=list(session.loaders.values()),
-        supply=_supply(session),
-        flops=session.flops.seen() if session.flops is not None else None,
-        ceiling=_ceiling(session, indices) if touch_gpu and status is Status.COMPLETE else None,
-        memory=session.memory or (session._memory_now() if touch_gpu else None),
-        energy=session.energy.result if session.energy else None,
-        energy_why_not=session.energy.why_not if session.energy else None,
-        profile=session.profile,
-        syncs=session.syncs.as_list(session.request.sync_steps) if session.syncs else [],
+        loaders=list(training.loaders.values()),
+        supply=window.supply(),
+        flops=flops.seen() if flops is not None else None,
+        ceiling=_ceiling(training, flops) if touch_gpu and status is Status.COMPLETE else None,
+        memory=window.memory or (memory_now() if touch_gpu else None),
+        energy=window.energy.result if window.energy else None,
+        energy_why_not=window.energy.why_not if window.energy else None,
+        profile=course.profiler.seen,
+        syncs=course.syncs.seen(),
         devices=describe_devices(indices),
         process=describe_process(),
         written_at=time.time(),
-        parameters=_parameters(session),
-        before_window_s=session.before_window_s,
-        trajectory=_losses(every) if touch_gpu or not on_gpu else [],
-        gradient_norms=_gradient_norms(session) if touch_gpu or not on_gpu else {},
-        first_steps=session.first_steps.as_dict(),
+        parameters=_parameters(training),
+        before_window_s=window.seconds_before,
+        trajectory=_losses(every) if may_read else [],
+        gradient_norms=_gradient_norms(course.norms) if may_read else {},
+        first_steps=training.first_steps.as_dict(),
         backwards=[len(step.backwards) for step in every[:_BACKWARDS]],
         input_shapes=_input_shapes(every or main.steps),
         forwards_per_step=_per_step([len(step.shapes) for step in main.steps]),
         one_off_step=first_of_its_size(main.steps),
         input_elements=[elements_of(step) for step in main.steps],
-        inputs=describe_input_shapes(main.steps, _before_the_window(every, session)),
-        allocator=allocator_use(session.allocator_at_start, session.allocator_at_end, session.request.steps),
-        recompiled=session.recompiled,
+        inputs=describe_input_shapes(main.steps, _before_the_window(every, window)),
+        allocator=window.allocator(),
+        recompiled=window.recompiled,
         gradient_syncs=_per_step([_gradient_syncs(step) for step in main.steps]) if _wraps(main.steps) else None,
-        structure=describe_structure(session),
-        notes=list(dict.fromkeys(_notes(session))),  # built twice where FLOPs are counted late
+        structure=describe_structure(training, flops, profiling=course.stage is course.profiler),
+        notes=list(dict.fromkeys(_notes(training, by_hand))),  # built twice where FLOPs are counted late
     )
 
 
-def _notes(session: Session) -> list[str]:
+def _notes(training: Training, by_hand: ByHand) -> list[str]:
     mixed_up = compile_cache.note()
-    return [*session.notes, *session.by_hand.notes(), *([mixed_up] if mixed_up else [])]
+    return [*training.notes, *by_hand.notes(), *([mixed_up] if mixed_up else [])]
 
 
 def _input_shapes(steps: list[Step]) -> int:
@@ -129,8 +136,8 @@ def _input_shapes(steps: list[Step]) -> int:
     return min(len({step.shapes for step in steps}), len({shape for step in steps for shape in step.shapes}))
 
 
-def _before_the_window(every: list[Step], session: Session) -> list[Step]:
-    return every[: session.warmup_done] if session.window_start is not None else []
+def _before_the_window(every: list[Step], window: TimedWindow) -> list[Step]:
+    return every[: window.steps_before] if window.first_mark is not None else []
 
 
 def _wraps(steps: list[Step]) -> bool:
@@ -143,13 +150,11 @@ def _gradient_syncs(step: Step) -> int:
     return sum(bool(forward["syncs"]) for forward in step.forwards if forward["grad"])
 
 
-def _measured_marks(session: Session) -> tuple[list[Any], bool]:
+def _measured_marks(training: Training, window: TimedWindow) -> tuple[list[Any], bool]:
     """The marks of the window; of what there was of it; or, when it never opened, of all but the first step."""
-    marks = session.recorder.marks
-    if session.window is not None:
-        return _opened(marks[session.window[0] : session.window[1]]), False
-    if session.window_start is not None and any(_ends_step(mark) for mark in marks[session.window_start + 1 :]):
-        return _opened(marks[session.window_start :]), False
+    marks, first = training.recorder.marks, window.first_mark
+    if first is not None and (window.is_whole or any(_ends_step(mark) for mark in marks[first + 1 :])):
+        return _opened(marks[first : window.last_mark]), False
     return list(marks), True
 
 
@@ -195,9 +200,9 @@ def _validation(timeline: Timeline) -> SeenValidation:
     )
 
 
-def _inputs(session: Session, steps: list[Step]) -> tuple[list[int], list[int]]:
+def _inputs(training: Training, steps: list[Step]) -> tuple[list[int], list[int]]:
     """Samples and tokens of every step: what the loaders delivered, or what went into the forwards."""
-    sizes = {id(root): sum(p.numel() for p in root.parameters()) for root in session.roots}
+    sizes = {id(root): sum(p.numel() for p in root.parameters()) for root in training.roots}
     fetched = [sum(step.fetched) for step in steps]
     fetches = sum(len(step.fetched) for step in steps)
     forwards = [[f for f in step.forwards if f["grad"]] for step in steps]
@@ -230,15 +235,15 @@ def _losses(steps: list[Step]) -> list[float | None]:
     return losses
 
 
-def _every_step(session: Session) -> list[Step]:
+def _every_step(training: Training) -> list[Step]:
     """Since the first, timed or not: their losses are what two runs of one script are compared by."""
-    return split(host_marks(session.recorder.marks)).steps if session.all_marks_kept else []
+    return split(host_marks(training.recorder.marks)).steps
 
 
-def _gradient_norms(session: Session) -> dict[str, float]:
+def _gradient_norms(norms: GradientNorms) -> dict[str, float]:
     """By number of the step; of several optimizers together."""
     with contextlib.suppress(RuntimeError):
-        return {str(step): sum(float(n) ** 2 for n in norms) ** 0.5 for step, norms in session.norms.items()}
+        return {str(step): sum(float(n) ** 2 for n in parts) ** 0.5 for step, parts in norms.seen.items()}
     return {}
 
 
@@ -251,37 +256,26 @@ def _per_step(counts: list[int]) -> float | None:
     return sum(counts) / len(counts) if counts else None
 
 
-def _supply(session: Session) -> SeenSupply:
-    start, end = session.supply_at_start, session.supply_at_end
-    used = end.batches - start.batches if start and end and start.epochs == end.epochs else None
-    return SeenSupply(
-        ready_at_start=start.ready if start else None,
-        ready_at_end=end.ready if end else None,
-        used=used,
-        warmup_cut_short=session.warmup_cut_short,
-    )
-
-
-def _parameters(session: Session) -> SeenParameters:
-    unique = {id(p): p for root in session.roots for p in root.parameters()}
+def _parameters(training: Training) -> SeenParameters:
+    unique = {id(p): p for root in training.roots for p in root.parameters()}
     return SeenParameters(
         total=sum(p.numel() for p in unique.values()),
         trainable=sum(p.numel() for p in unique.values() if p.requires_grad),
     )
 
 
-def _ceiling(session: Session, indices: list[int]) -> SeenCeiling | None:
+def _ceiling(training: Training, flops: FlopCount | None) -> SeenCeiling | None:
     """Only where the catalogue knows no peak for the device: a matrix product measured now."""
-    if session.flops is None or not session.flops.by_type:
+    if flops is None or not flops.by_type:
         return None
-    arithmetic = max(session.flops.by_type, key=session.flops.by_type.__getitem__)
-    if session.device.type == "cuda" and _in_catalogue(session, arithmetic):
+    arithmetic = max(flops.by_type, key=flops.by_type.__getitem__)
+    if training.on_gpu and _in_catalogue(training, arithmetic):
         return None
     with contextlib.suppress(RuntimeError):
-        return SeenCeiling(arithmetic, matmul_ceiling_tflops(session.device, arithmetic))
+        return SeenCeiling(arithmetic, matmul_ceiling_tflops(training.device, arithmetic))
     return None
 
 
-def _in_catalogue(session: Session, arithmetic: str) -> bool:
-    gpu = find_by_name(torch.cuda.get_device_name(session.device), session.request.known_gpus)
+def _in_catalogue(training: Training, arithmetic: str) -> bool:
+    gpu = find_by_name(torch.cuda.get_device_name(training.device), training.request.known_gpus)
     return gpu is not None and arithmetic in gpu.arithmetics

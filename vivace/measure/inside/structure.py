@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from vivace.measure.inside.session import Session
+    from vivace.measure.inside.flops import FlopCount
+    from vivace.measure.inside.training import Training
 
 __all__ = ["describe_structure", "repeated_blocks"]
 
@@ -26,8 +27,9 @@ _LISTS = (nn.ModuleList, nn.Sequential)
 _FEWEST_BLOCKS = 3
 
 
-def describe_structure(session: Session) -> dict[str, Any]:
-    roots = list(session.roots)
+def describe_structure(training: Training, flops: FlopCount | None, profiling: bool) -> dict[str, Any]:
+    """``flops``: what was seen where they were counted; ``profiling``: whether our own profiler runs."""
+    roots = list(training.roots)
     structure: dict[str, Any] = {}
     for name, read in (
         ("roots", lambda: [_root(root) for root in roots]),
@@ -37,23 +39,23 @@ def describe_structure(session: Session) -> dict[str, Any]:
         ("biases_before_norm", lambda: [name for root in roots for name in _biases_before_norm(root)][:50]),
         ("recurrent", lambda: _recurrent(roots)),
         ("repeated_blocks", lambda: {k: n for root in roots for k, n in repeated_blocks(root).items()}),
-        ("optimizers", lambda: [_optimizer(o, session) for o in session.cycles.seen()]),
-        ("wrappers", lambda: [_wrapper(w, session) for w in session.creations.wrappers]),
+        ("optimizers", lambda: [_optimizer(o, training) for o in training.cycles.seen()]),
+        ("wrappers", lambda: [_wrapper(w, training) for w in training.creations.wrappers]),
         ("attention_setting", lambda: _attention_setting(roots)),
-        ("debugging", lambda: _debugging(session)),
-        ("debugging_where", lambda: {n: p for n, p in session.debugging.where.items() if n in session.debugging.on}),
+        ("debugging", lambda: _debugging(training, profiling)),
+        ("debugging_where", lambda: {n: p for n, p in training.debugging.where.items() if n in training.debugging.on}),
         ("allocator", _allocator),
         ("threads", torch.get_num_threads),
     ):
         with contextlib.suppress(Exception):  # models can be anything; what cannot be read is left out
             structure[name] = read()
-    if session.forwards is not None:
-        structure["autocast"] = session.forwards.autocast
-        structure["eval_with_grad"] = list(session.forwards.eval_with_grad.values())
-        structure["padding_share"] = session.forwards.padding_share
-    if session.flops is not None:
-        structure.update(session.flops.operators.as_dict())
-        structure["cells"] = session.flops.cells.as_list()
+    if training.forwards is not None:
+        structure["autocast"] = training.forwards.autocast
+        structure["eval_with_grad"] = list(training.forwards.eval_with_grad.values())
+        structure["padding_share"] = training.forwards.padding_share
+    if flops is not None:
+        structure.update(flops.operators.as_dict())
+        structure["cells"] = flops.cells.as_list()
     return structure
 
 
@@ -135,7 +137,7 @@ def _is_block(module: nn.Module) -> bool:
     return next(module.children(), None) is not None and next(module.parameters(), None) is not None
 
 
-def _optimizer(optimizer: Any, session: Session) -> dict[str, Any]:
+def _optimizer(optimizer: Any, training: Training) -> dict[str, Any]:
     group = optimizer.param_groups[0]
     tensors = [p for g in optimizer.param_groups for p in g["params"]]
     return {
@@ -146,11 +148,11 @@ def _optimizer(optimizer: Any, session: Session) -> dict[str, Any]:
         "has_foreach": "foreach" in optimizer.defaults,
         "tensors": len(tensors),
         "device": tensors[0].device.type if tensors else None,
-        "where": session.creations.place(optimizer),
+        "where": training.creations.place(optimizer),
     }
 
 
-def _wrapper(wrapper: nn.Module, session: Session) -> dict[str, Any]:
+def _wrapper(wrapper: nn.Module, training: Training) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if isinstance(wrapper, nn.DataParallel):
         options["devices"] = len(getattr(wrapper, "device_ids", []) or [])
@@ -160,7 +162,7 @@ def _wrapper(wrapper: nn.Module, session: Session) -> dict[str, Any]:
     if options.get("find_unused_parameters"):
         with contextlib.suppress(Exception):
             options["unused_parameters"] = sum(p.grad is None for p in wrapper.parameters() if p.requires_grad)
-    return {"name": type(wrapper).__name__, "options": options, "where": session.creations.place(wrapper)}
+    return {"name": type(wrapper).__name__, "options": options, "where": training.creations.place(wrapper)}
 
 
 def _attention_setting(roots: Iterable[nn.Module]) -> str | None:
@@ -173,10 +175,10 @@ def _attention_setting(roots: Iterable[nn.Module]) -> str | None:
     return None
 
 
-def _debugging(session: Session) -> list[str]:
+def _debugging(training: Training, profiling: bool) -> list[str]:
     """Debugging switches that were on in a step, or are on now; our own profiler is none of them."""
-    session.debugging.look(our_profiler=session.stage.name == "PROFILE")
-    return sorted(session.debugging.on)
+    training.debugging.look(our_profiler=profiling)
+    return sorted(training.debugging.on)
 
 
 def _allocator() -> str:

@@ -1,0 +1,99 @@
+"""The timed steps. What is read at both ends of the window tells what happened in it; nothing is done in between."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from vivace.measure.inside.energy import EnergyMeter
+from vivace.measure.inside.flops import compiled_frames, something_was_compiled
+from vivace.measure.inside.memory import allocator_counts, allocator_use, devices_in_use, memory_now
+from vivace.measure.inside.provenance import describe_devices
+from vivace.measure.inside.stages.stage import Stage
+from vivace.measure.inside.stages.warm_up import WarmUp
+from vivace.measure.inside.supply import Moment
+from vivace.measure.inside.training import Training
+from vivace.protocol.payload import Facts, SeenMemory, SeenSupply
+
+__all__ = ["TimedWindow"]
+
+
+class TimedWindow(Stage):
+    """``first_mark`` and ``last_mark`` are indices into the recorder's marks; the last is None while it is open."""
+
+    says = "measuring"
+
+    def __init__(self, training: Training, warm_up: WarmUp) -> None:
+        super().__init__(training)
+        self.warm_up = warm_up
+        self.first_mark: int | None = None
+        self.last_mark: int | None = None
+        self.steps_before = 0
+        self.seconds_before: float | None = None  # from the import of torch to the first timed step
+        self.warmup_cut_short = False
+        self.energy: EnergyMeter | None = None
+        self.memory: SeenMemory | None = None
+        self.recompiled: int | None = None  # frames
+        self._supply: tuple[Moment | None, Moment | None] = (None, None)
+        self._allocator: tuple[dict[str, int] | None, dict[str, int] | None] = (None, None)
+        self._frames_before = 0
+
+    @property
+    def of(self) -> int:
+        return self.training.request.steps
+
+    @property
+    def is_whole(self) -> bool:
+        return self.last_mark is not None
+
+    def begin(self) -> bool:
+        training = self.training
+        training.first_steps.close()
+        if training.forwards is not None:
+            training.forwards.watches_padding = False
+            if not something_was_compiled():
+                training.forwards.narrow()
+        self.steps_before = training.steps
+        self.warmup_cut_short = self.warm_up.cut_short()
+        self._supply = (training.feed.moment(), None)
+        self._allocator = (self._allocator_now(), None)
+        self._frames_before = compiled_frames()
+        self.seconds_before = time.perf_counter() - training.began_s
+        self.first_mark = len(training.recorder.marks) - 1
+        self.energy = EnergyMeter([device.uuid for device in describe_devices(devices_in_use())])
+        self.energy.start()
+        return True
+
+    def step(self) -> bool:
+        if self.steps < self.of:
+            return False
+        training = self.training
+        self.last_mark = len(training.recorder.marks)
+        self._supply = (self._supply[0], training.feed.moment())
+        self._allocator = (self._allocator[0], self._allocator_now())
+        self.recompiled = compiled_frames() - self._frames_before
+        self.memory = memory_now()
+        if training.forwards is not None:
+            training.forwards.settle_padding()
+        return True
+
+    def forget(self) -> None:
+        """It was opened too early."""
+        self.first_mark = None
+
+    def supply(self) -> SeenSupply:
+        start, end = self._supply
+        return SeenSupply(
+            ready_at_start=start.ready if start else None,
+            ready_at_end=end.ready if end else None,
+            used=end.batches - start.batches if start and end and start.epochs == end.epochs else None,
+            warmup_cut_short=self.warmup_cut_short,
+        )
+
+    def allocator(self) -> Facts | None:
+        return allocator_use(*self._allocator, self.of)
+
+    def _allocator_now(self) -> dict[str, int] | None:
+        with contextlib.suppress(Exception):  # counters are never worth a measurement
+            return allocator_counts() if self.training.on_gpu else None
+        return None
