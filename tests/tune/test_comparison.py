@@ -46,10 +46,19 @@ def test_one_pair_has_the_noise_of_the_unchanged_job():
 
 def test_two_pairs_do_not_count_a_machine_that_changed_between_search_and_proof():
     found = by_pairs(pairs_at((0.5, 0.7), (0.52, 0.72)), [at(0.0), at(0.02)])
-    # three groups of two runs, 0.02 apart: the search's, the baselines', the tuned
+    # three groups of two runs, 0.02 apart: the search's and the baselines' (two degrees of freedom), the tuned (one)
     assert found.log_ratio == pytest.approx(0.2)
-    assert (found.run_sd, found.freedom) == (pytest.approx(0.02 / math.sqrt(2)), 3)
-    assert found.half_width() == pytest.approx(3.1824 * 0.02 / math.sqrt(2), rel=1e-4)
+    assert (found.run_sd, found.freedom) == (pytest.approx(0.02 / math.sqrt(2)), pytest.approx(4 / (1 / 2 + 1 / 1)))
+    # 1 / freedom = 0.375 lies a quarter of the way from 1/3 to 1/2, t from 3.1824 to 4.3027
+    assert found.half_width() == pytest.approx(3.4625 * 0.02 / math.sqrt(2), rel=1e-4)
+
+
+def test_a_noisier_side_counts_with_its_own_noise_and_its_own_few_runs():
+    """The unchanged job repeats itself; the tuned runs lie 0.04 apart and have one degree of freedom."""
+    found = by_pairs(pairs_at((0.0, 0.20), (0.0, 0.24)), [at(0.0), at(0.0)])
+    assert found.log_ratio == pytest.approx(0.22)
+    assert found.freedom == pytest.approx(1.0)
+    assert found.half_width() == pytest.approx(12.706 * 0.02, rel=1e-4)
 
 
 @given(st.integers(3, 8), st.floats(-0.05, 0.05), st.floats(-0.5, 0.5), st.floats(-0.5, 0.5))

@@ -395,7 +395,7 @@ def test_a_round_that_does_not_decide_is_followed_by_more(search_in):
     slow = measured(found.baseline).model_copy(update={"samples_per_s": 7.0})  # the others: 10
     found.baseline = found.baseline.model_copy(update={"measurement": slow})
     proof = proving.prove(world, found, rounds=1)  # type: ignore[arg-type]
-    assert proof.pairs == 5
+    assert proof.pairs == 6
     assert {gain.practice for gain in proof.practices} == {"bf16"}
 
 
@@ -407,8 +407,8 @@ def test_a_gain_that_the_time_was_too_short_for_is_told_with_the_pairs_that_it_n
     proof = proving.prove(world, found, rounds=1)  # type: ignore[arg-type]
     assert proof.practices == ()
     (note,) = [note for note in proof.notes if note.startswith("the gain does not stand out")]
-    # The three unchanged runs: log 0.85, 0, 0, so 0.0938 apart. 5 pairs: t of 8 degrees of freedom for 98.2 % is 2.96,
-    # and 2.96 * 0.0938 * sqrt(2 / 5) = 0.176 < log 1.2 = 0.182; 4 pairs would give 0.223.
+    # The unchanged runs: log 0.85, 0, 0, so 0.0938 apart. 5 pairs: t of 7.9 degrees of freedom for 98.2 % is 2.97,
+    # and 2.97 * 0.0938 * sqrt(2 / 5) = 0.176 < log 1.2 = 0.182; 4 pairs would give 0.22.
     assert "after 1 pair of runs" in note
     assert "if it is 1.20×, about 5 pairs would prove it" in note
     # 50 s were used; four pairs more take 80 s.

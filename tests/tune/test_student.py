@@ -22,6 +22,17 @@ def test_it_is_the_published_table(inside: float, freedom: int, published: float
     assert t_quantile(inside, freedom) == pytest.approx(published, abs=6e-4)
 
 
+@given(st.floats(0.01, 0.999), st.integers(1, 40), st.floats(0.01, 0.99))
+def test_between_whole_degrees_of_freedom_it_lies_between_theirs(inside: float, freedom: int, more: float):
+    assert t_quantile(inside, freedom + 1) < t_quantile(inside, freedom + more) < t_quantile(inside, freedom)
+
+
+def test_an_interpolated_one_errs_on_the_large_side():
+    """2.5 degrees of freedom: 3.5747 by numerical integration; 1/2.5 lies 0.4 of the way from 1/3 to 1/2."""
+    assert t_quantile(0.95, 2.5) == pytest.approx(0.4 * 4.3027 + 0.6 * 3.1824, abs=1e-3)
+    assert 3.5747 < t_quantile(0.95, 2.5) < 1.03 * 3.5747
+
+
 @given(st.floats(0.01, 0.999), st.integers(1, 40))
 def test_more_runs_and_less_certainty_make_it_smaller(inside: float, freedom: int):
     t = t_quantile(inside, freedom)

@@ -10,6 +10,9 @@ What is taken out of the scatter is fixed by the number of pairs, before any fig
 - two pairs: the machine may be faster or slower in the proof than it was in the search.
 - three pairs and more: and it may drift along a straight line during the proof.
 
+From two pairs on, the tuned job may be noisier or steadier than the unchanged one: each side has a variance of its own,
+and the degrees of freedom are those of Welch and Satterthwaite. One pair has to take the two for alike.
+
 ``benchmarks/proof_calibration.py`` shows how often the intervals hold the truth.
 """
 
@@ -41,10 +44,10 @@ class Estimate:
 
     log_ratio: float
     run_sd: float
-    """Standard deviation of the log speed of one run."""
+    """Standard deviation of the log speed of one run, the mean square of both sides'."""
     leverage: float
     """Standard error of the log ratio, for a ``run_sd`` of 1."""
-    freedom: int
+    freedom: float
     """Degrees of freedom of ``run_sd``."""
     step_error: float = 0.0
     """Standard error by the scatter of the steps alone."""
@@ -100,10 +103,13 @@ def by_pairs(pairs: Sequence[Pair], unchanged: Sequence[Measurement]) -> Estimat
         return _by_one_pair(pairs[0], of_the_search)
     design = _design(len(pairs))
     fitted = _least_squares(len(pairs)) @ logs
-    squares = float(np.square(logs - design @ fitted).sum()) + _squares(of_the_search)
-    freedom = _freedom(len(pairs), len(unchanged))
+    squares, tuned = np.square(logs - design @ fitted), design[:, 1] == 1.0
+    of_before, of_after = _freedoms(len(pairs), len(unchanged))
+    before = (float(squares[~tuned].sum()) + _squares(of_the_search)) / of_before
+    after = float(squares[tuned].sum()) / of_after
     step_error = math.hypot(*(_step_error(run) for pair in pairs for run in pair)) / len(pairs)
-    return Estimate(float(fitted[1]), math.sqrt(squares / freedom), _leverage(len(pairs)), freedom, step_error)
+    freedom = _satterthwaite(before, of_before, after, of_after)
+    return Estimate(float(fitted[1]), math.sqrt((before + after) / 2), _leverage(len(pairs)), freedom, step_error)
 
 
 def _by_one_pair(pair: Pair, of_the_search: np.ndarray) -> Estimate:
@@ -151,10 +157,25 @@ def _leverage(pairs: int) -> float:
     return float(np.linalg.norm(_least_squares(pairs)[1]))
 
 
-def _freedom(pairs: int, unchanged: int) -> int:
+def _freedom(pairs: int, unchanged: int) -> float:
+    """Of as many pairs, if both sides are as noisy."""
     if pairs == 1:
         return unchanged
-    return 2 * pairs - _design(pairs).shape[1] + max(unchanged - 1, 0)
+    of_before, of_after = _freedoms(pairs, unchanged)
+    return _satterthwaite(1.0, of_before, 1.0, of_after)
+
+
+def _freedoms(pairs: int, unchanged: int) -> tuple[float, float]:
+    """Of the unchanged and of the tuned runs. Each side pays for its level, and for half of the line."""
+    of_the_line = (_design(pairs).shape[1] - 2) / 2
+    return pairs - 1 - of_the_line + max(unchanged - 1, 0), pairs - 1 - of_the_line
+
+
+def _satterthwaite(before: float, of_before: float, after: float, of_after: float) -> float:
+    """Degrees of freedom of a sum of two variances. Satterthwaite, Biometrics Bulletin 2 (1946)."""
+    if before + after == 0:
+        return of_before + of_after
+    return (before + after) ** 2 / (before**2 / of_before + after**2 / of_after)
 
 
 def _logs(runs: Sequence[Measurement]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Quantiles of Student's t distribution for whole degrees of freedom: exact, without scipy.
+"""Quantiles of Student's t distribution without scipy: exact for whole degrees of freedom, interpolated between them.
 
 >>> round(t_quantile(0.95, 4), 3), round(t_quantile(0.99, 1), 2)
 (2.776, 63.66)
@@ -14,11 +14,22 @@ __all__ = ["t_quantile"]
 _HALVINGS = 60  # of a right angle: to the last bits of a float
 
 
-@cache
-def t_quantile(inside: float, freedom: int) -> float:
-    """The ``t`` with the share ``inside`` of the distribution between ``-t`` and ``t``."""
+def t_quantile(inside: float, freedom: float) -> float:
+    """The ``t`` with the share ``inside`` of the distribution between ``-t`` and ``t``.
+
+    Between whole degrees of freedom it is interpolated over their reciprocals, which errs on the large side.
+    """
     assert 0 < inside < 1, inside
-    assert freedom > 0, freedom
+    assert freedom >= 1, freedom
+    fewer = math.floor(freedom)
+    if fewer == freedom:
+        return _exactly(inside, fewer)
+    share = fewer * (fewer + 1 - freedom) / freedom  # of the way from one to the other, by their reciprocals
+    return share * _exactly(inside, fewer) + (1 - share) * _exactly(inside, fewer + 1)
+
+
+@cache
+def _exactly(inside: float, freedom: int) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
