@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vivace.measure.inside.batches import BatchReader, describe_inputs, host_mib, padding
+from vivace.measure.inside.facts.batches import BatchReader, describe_inputs, host_mib, padding
 from vivace.measure.inside.payload import _input_shapes
-from vivace.measure.inside.timeline import Step
+from vivace.measure.inside.steps.timeline import Step
 
 
 def batch_size_of(batch: object, asked: int | None = None) -> int | None:

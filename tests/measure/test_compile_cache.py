@@ -14,7 +14,7 @@ import torch
 from conftest import SCRIPTS, environment
 from practices.changed import run_with
 
-from vivace.measure.inside import compile_cache
+from vivace.measure.inside.comparing import compile_cache
 
 PULL_REQUEST = "https://github.com/pytorch/pytorch/pull/181564"
 
@@ -108,7 +108,7 @@ def test_it_is_there_where_practices_are_applied_and_nothing_is_measured(tmp_pat
         "import json, sys, torch\n"
         "print(json.dumps([type(finder).__module__ for finder in sys.meta_path if 'WhenImported' in str(finder)]))\n"
     )
-    assert run_with(script, ["bf16"], tmp_path).printed == ["vivace.measure.inside.compile_cache"]
+    assert run_with(script, ["bf16"], tmp_path).printed == ["vivace.measure.inside.comparing.compile_cache"]
 
 
 def test_this_torch_has_the_class_whose_objects_are_the_key():

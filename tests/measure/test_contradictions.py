@@ -8,9 +8,9 @@ from practices.evidence import measurement
 from report.made import in_terminal, made_measurement
 
 from vivace.measure.contradictions import contradictions
-from vivace.measure.inside.kernels import analyse
-from vivace.measure.inside.timeline import PHASES
-from vivace.measure.inside.widths import width
+from vivace.measure.inside.profiling.kernels import analyse
+from vivace.measure.inside.profiling.widths import width
+from vivace.measure.inside.steps.timeline import PHASES
 from vivace.measure.merge import merge
 from vivace.protocol.payload import Clock, Payload, SeenDevice, SeenFlops, Series
 from vivace.records.measurement import Flops, Measurement, Profile

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vivace.measure.inside.cycles import Cycles
+from vivace.measure.inside.steps.cycles import Cycles
 
 
 class Optimizer:

@@ -10,8 +10,8 @@ import torch
 from conftest import SCRIPTS
 from torch import nn
 
-from vivace.measure.inside.first_steps import STEPS, FirstSteps
-from vivace.measure.inside.sketch import BUCKETS
+from vivace.measure.inside.comparing.first_steps import STEPS, FirstSteps
+from vivace.measure.inside.comparing.sketch import BUCKETS
 from vivace.records.first_steps import FirstSteps as Record
 from vivace.tune.trials import TrialSettings, run_trial
 

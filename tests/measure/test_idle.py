@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.measure.inside.idle import idle_during, length, overlap, phases_of, subtract, union
-from vivace.measure.inside.kernels import analyse, in_trace_time
+from vivace.measure.inside.profiling.idle import idle_during, length, overlap, phases_of, subtract, union
+from vivace.measure.inside.profiling.kernels import analyse, in_trace_time
 
 SPANS = st.lists(st.tuples(st.integers(0, 500), st.integers(1, 60)).map(lambda s: (float(s[0]), float(s[0] + s[1]))))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.measure.inside.kernels import analyse, family, length, overlap, union
+from vivace.measure.inside.profiling.kernels import analyse, family, length, overlap, union
 
 
 def event(name: str, start_us: float, us: float, category: str = "kernel", **arguments: object) -> dict:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vivace.measure.inside.one_off import first_of_its_size
-from vivace.measure.inside.timeline import Step
+from vivace.measure.inside.steps.one_off import first_of_its_size
+from vivace.measure.inside.steps.timeline import Step
 from vivace.measure.one_offs import without_one_offs
 from vivace.protocol.payload import Payload, Series
 

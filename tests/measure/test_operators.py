@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from vivace.measure.inside.flops import FlopCount
-from vivace.measure.inside.operators import OperatorWatch
+from vivace.measure.inside.counting.flops import FlopCount
+from vivace.measure.inside.counting.operators import OperatorWatch
 
 
 def test_a_tensor_made_on_the_host_and_copied_is_remembered_with_its_line_and_time():

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from vivace.measure.inside.flops import FlopCount
-from vivace.measure.inside.recurrent import FORMULAS
+from vivace.measure.inside.counting.flops import FlopCount
+from vivace.measure.inside.counting.recurrent import FORMULAS
 
 aten = torch.ops.aten
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.measure.inside.rhythm import Gap, Rhythm, find_rhythm
+from vivace.measure.inside.steps.rhythm import Gap, Rhythm, find_rhythm
 
 NOTHING = Gap(frozenset())
 D, G = Gap(frozenset({0, 1, 2})), Gap(frozenset({3, 4}))

@@ -13,13 +13,13 @@ from conftest import environment
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.measure.inside.seeds import shift_numpy_seed, shift_python_seed, shift_torch_seed
+from vivace.measure.inside.comparing.seeds import shift_numpy_seed, shift_python_seed, shift_torch_seed
 
 DRAWS = """
 import random
 import numpy as np
 import torch
-from vivace.measure.inside import seeds
+from vivace.measure.inside.comparing import seeds
 
 originals = (torch.manual_seed, torch.random.manual_seed, torch.cuda.manual_seed, torch.cuda.manual_seed_all,
              random.seed, np.random.seed)

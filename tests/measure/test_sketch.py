@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivace.measure.inside.sketch import BUCKETS, Sketcher, digest_of, folded
+from vivace.measure.inside.comparing.sketch import BUCKETS, Sketcher, digest_of, folded
 
 
 def random_tensor(seed: int, *shape: int) -> torch.Tensor:

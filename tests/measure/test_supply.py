@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
+from vivace.measure.inside.facts.supply import Feed, Supply
 from vivace.measure.inside.patches.loaders import _note_unpinned
-from vivace.measure.inside.supply import Feed, Supply
 
 
 class Iterator(SimpleNamespace):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.measure.inside.timeline import PHASES, Mark, Timeline, split
+from vivace.measure.inside.steps.timeline import PHASES, Mark, Timeline, split
 
 GRAD = {"root": 1, "samples": 4, "tokens": None, "grad": True}
 NO_GRAD = {**GRAD, "grad": False}

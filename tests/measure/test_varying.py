@@ -7,10 +7,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivace.measure.inside.input_shapes import describe_input_shapes, elements_of
-from vivace.measure.inside.kernels import analyse
-from vivace.measure.inside.memory import allocator_use
-from vivace.measure.inside.timeline import Step
+from vivace.measure.inside.facts.input_shapes import describe_input_shapes, elements_of
+from vivace.measure.inside.facts.memory import allocator_use
+from vivace.measure.inside.profiling.kernels import analyse
+from vivace.measure.inside.steps.timeline import Step
 
 SCRIPT = Path(__file__).parent / "scripts" / "varying.py"
 CALL = next(n for n, line in enumerate(SCRIPT.read_text().splitlines(), start=1) if "# one position in time" in line)

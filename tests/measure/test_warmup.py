@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vivace.measure.inside.supply import Supply
-from vivace.measure.inside.warmup import WarmupDetector
+from vivace.measure.inside.facts.supply import Supply
+from vivace.measure.inside.stages.detector import WarmupDetector
 
 
 def steps_until_over(

@@ -9,7 +9,7 @@ from vivace import __version__
 from vivace.hardware.catalogue import find_gpu
 from vivace.hardware.specs import peak_tflops
 from vivace.measure.contradictions import contradictions
-from vivace.measure.inside.timeline import PHASES
+from vivace.measure.inside.steps.timeline import PHASES
 from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread

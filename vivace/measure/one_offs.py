@@ -1,4 +1,4 @@
-"""Steps that are slow once, for a new input size (``inside/one_off.py`` tells them): left out, on all ranks alike.
+"""Steps that are slow once, for a new input size (``inside/steps/one_off.py`` finds them), are left out on all ranks.
 
 Ranks wait for each other, so what is slow on one is slow on all; and their series must go on lining up.
 """

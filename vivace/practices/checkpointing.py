@@ -79,7 +79,7 @@ def _parse(argument: str | None) -> int | float:
 
 def _outermost_blocks(root: torch.nn.Module) -> list[torch.nn.Module]:
     """In order of definition. A block inside a block (an expert, a sub-layer) is covered by the outer one."""
-    from vivace.measure.inside.structure import repeated_blocks
+    from vivace.measure.inside.facts.structure import repeated_blocks
 
     names = repeated_blocks(root)
     blocks: list[torch.nn.Module] = []

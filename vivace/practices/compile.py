@@ -85,7 +85,7 @@ def _draw_as_eager_code_does() -> None:
 
 
 def _repeated(root: torch.nn.Module) -> list[torch.nn.Module]:
-    from vivace.measure.inside.structure import repeated_blocks
+    from vivace.measure.inside.facts.structure import repeated_blocks
 
     names = repeated_blocks(root)
     return [module for module in root.modules() if type(module).__name__ in names]

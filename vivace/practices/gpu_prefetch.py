@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vivace.measure.inside.recorder import waiting_for_a_batch
+from vivace.measure.inside.steps.recorder import waiting_for_a_batch
 from vivace.practices.engine.batches import Batches, host_tensors
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.loaders import spot, waited_for

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.stages.course import Course
+from vivace.measure.inside.steps.recorder import Recorder
 from vivace.measure.inside.training import Training
 from vivace.protocol.request import ProcessRequest
 

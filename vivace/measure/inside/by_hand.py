@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from vivace.measure.inside.rhythm import FEWEST_GAPS, Gap, Rhythm, find_rhythm
+from vivace.measure.inside.steps.rhythm import FEWEST_GAPS, Gap, Rhythm, find_rhythm
+from vivace.measure.inside.steps.watched import Watched, trained_by
 from vivace.measure.inside.training import Training
-from vivace.measure.inside.watched import Watched, trained_by
 
 __all__ = ["ByHand", "StandIn"]
 

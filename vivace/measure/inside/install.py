@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from vivace.measure.inside import compile_cache, seeds
+from vivace.measure.inside.comparing import compile_cache, seeds
 from vivace.measure.inside.patches import (
     backwards,
     collectives,
@@ -17,8 +17,8 @@ from vivace.measure.inside.patches import (
     optimizers,
     transfers,
 )
-from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.session import Session
+from vivace.measure.inside.steps.recorder import Recorder
 from vivace.protocol.request import ProcessRequest
 
 __all__ = ["install"]

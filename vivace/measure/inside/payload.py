@@ -15,20 +15,20 @@ from typing import Any
 
 import torch
 
-from vivace.measure.inside import compile_cache
 from vivace.measure.inside.by_hand import ByHand
-from vivace.measure.inside.ceiling import matmul_ceiling_tflops
-from vivace.measure.inside.flops import FlopCount
-from vivace.measure.inside.input_shapes import describe_input_shapes, elements_of
-from vivace.measure.inside.memory import devices_in_use, memory_now
-from vivace.measure.inside.one_off import first_of_its_size
-from vivace.measure.inside.provenance import describe_devices, describe_process
-from vivace.measure.inside.recorder import gpu_marks, host_marks
+from vivace.measure.inside.comparing import compile_cache
+from vivace.measure.inside.counting.ceiling import matmul_ceiling_tflops
+from vivace.measure.inside.counting.flops import FlopCount
+from vivace.measure.inside.facts.input_shapes import describe_input_shapes, elements_of
+from vivace.measure.inside.facts.memory import devices_in_use, memory_now
+from vivace.measure.inside.facts.provenance import describe_devices, describe_process
+from vivace.measure.inside.facts.structure import describe_structure
 from vivace.measure.inside.stages.course import Course
 from vivace.measure.inside.stages.gradient_norms import GradientNorms
 from vivace.measure.inside.stages.timed_window import TimedWindow
-from vivace.measure.inside.structure import describe_structure
-from vivace.measure.inside.timeline import PHASES, Step, Timeline, split
+from vivace.measure.inside.steps.one_off import first_of_its_size
+from vivace.measure.inside.steps.recorder import gpu_marks, host_marks
+from vivace.measure.inside.steps.timeline import PHASES, Step, Timeline, split
 from vivace.measure.inside.training import Training
 from vivace.protocol.ending import Ended
 from vivace.protocol.gpu_names import find_by_name

@@ -11,13 +11,15 @@ from typing import Any
 
 import torch
 
+import vivace
+
 __all__ = ["is_library", "is_torch_or_ours", "place_of", "short_name", "source_line", "user_place"]
 
 _LIBRARIES = tuple(
     os.path.abspath(path) for path in {*sysconfig.get_paths().values(), os.path.dirname(torch.__file__)} if path
 )
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_VIVACE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_VIVACE = os.path.dirname(os.path.abspath(vivace.__file__))
 _OURS = tuple(os.path.join(_VIVACE, part) + os.sep for part in ("measure", "practices"))
 
 

@@ -20,10 +20,10 @@ import torch
 from vivace.measure.inside import payload
 from vivace.measure.inside.attendant import Attendant
 from vivace.measure.inside.by_hand import ByHand, StandIn
-from vivace.measure.inside.flops import uncounted
+from vivace.measure.inside.counting.flops import uncounted
 from vivace.measure.inside.leaving import Exit, why_it_ended
-from vivace.measure.inside.recorder import Recorder
 from vivace.measure.inside.stages.course import Course
+from vivace.measure.inside.steps.recorder import Recorder
 from vivace.measure.inside.training import Training
 from vivace.protocol.ending import Ended, Ending
 from vivace.protocol.payload import Status

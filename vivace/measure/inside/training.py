@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from vivace.measure.inside.cycles import Cycles
-from vivace.measure.inside.first_steps import FirstSteps
-from vivace.measure.inside.recorder import Recorder
-from vivace.measure.inside.supply import Feed
+from vivace.measure.inside.comparing.first_steps import FirstSteps
+from vivace.measure.inside.facts.supply import Feed
+from vivace.measure.inside.steps.cycles import Cycles
+from vivace.measure.inside.steps.recorder import Recorder
 from vivace.protocol.request import ProcessRequest
 
 __all__ = ["Training"]

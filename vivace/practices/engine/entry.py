@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 from vivace.errors import UserError
-from vivace.measure.inside import compile_cache, seeds
 from vivace.measure.inside import install as measuring
+from vivace.measure.inside.comparing import compile_cache, seeds
 from vivace.practices.engine.change import Change
 from vivace.practices.engine.parts import Parts
 from vivace.practices.engine.probes import PROBES

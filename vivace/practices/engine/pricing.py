@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vivace.measure.inside.idle import ALLOCATING
+from vivace.measure.inside.profiling.idle import ALLOCATING
 from vivace.protocol.ending import Ending
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import torch
 from torch.compiler import is_compiling
 
 from vivace.measure.inside.by_hand import ByHand
-from vivace.measure.inside.flops import counting
+from vivace.measure.inside.counting.flops import counting
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.patches.debugging import Debugging
-from vivace.measure.inside.recorder import Recorder
-from vivace.measure.inside.timeline import NO_LOSS
+from vivace.measure.inside.steps.recorder import Recorder
+from vivace.measure.inside.steps.timeline import NO_LOSS
 
 __all__ = ["install"]
 

@@ -10,7 +10,7 @@ import torch
 
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.places import user_place
-from vivace.measure.inside.recorder import Recorder
+from vivace.measure.inside.steps.recorder import Recorder
 
 __all__ = ["Debugging", "install"]
 

@@ -11,13 +11,13 @@ import torch
 from torch.utils.data import DataLoader, default_collate
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from vivace.measure.inside.batches import BatchReader, host_mib
-from vivace.measure.inside.first_steps import FirstSteps
-from vivace.measure.inside.flops import uncounted
+from vivace.measure.inside.comparing.first_steps import FirstSteps
+from vivace.measure.inside.counting.flops import uncounted
+from vivace.measure.inside.facts.batches import BatchReader, host_mib
+from vivace.measure.inside.facts.supply import Feed
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.patches.creations import Creations
-from vivace.measure.inside.recorder import Recorder
-from vivace.measure.inside.supply import Feed
+from vivace.measure.inside.steps.recorder import Recorder
 
 __all__ = ["install"]
 

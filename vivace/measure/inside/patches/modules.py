@@ -15,12 +15,12 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 from torch.compiler import is_compiling
 
-from vivace.measure.inside.batches import describe_inputs, padding
-from vivace.measure.inside.first_steps import FirstSteps
-from vivace.measure.inside.flops import note_forward, uncounted
+from vivace.measure.inside.comparing.first_steps import FirstSteps
+from vivace.measure.inside.counting.flops import note_forward, uncounted
+from vivace.measure.inside.facts.batches import describe_inputs, padding
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.places import user_place
-from vivace.measure.inside.recorder import Recorder
+from vivace.measure.inside.steps.recorder import Recorder
 
 __all__ = ["Forwards", "install"]
 

@@ -10,7 +10,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from vivace.measure.inside.patches import in_place_of, unseen_by_dynamo
-from vivace.measure.inside.recorder import Recorder
+from vivace.measure.inside.steps.recorder import Recorder
 
 __all__ = ["install"]
 

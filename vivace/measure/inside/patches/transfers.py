@@ -9,7 +9,7 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from vivace.measure.inside.patches import in_place_of
-from vivace.measure.inside.recorder import Recorder
+from vivace.measure.inside.steps.recorder import Recorder
 
 __all__ = ["goes_to_gpu", "install"]
 

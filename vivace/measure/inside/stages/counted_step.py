@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vivace.measure.inside.flops import FlopCount
+from vivace.measure.inside.counting.flops import FlopCount
 from vivace.measure.inside.training import Training
 
 __all__ = ["CountedStep"]

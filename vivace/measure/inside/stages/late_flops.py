@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from vivace.measure.inside.memory import devices_in_use
+from vivace.measure.inside.facts.memory import devices_in_use
 from vivace.measure.inside.stages.counted_step import CountedStep
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.training import Training

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vivace.measure.inside.kernels import ProfileWindow
+from vivace.measure.inside.profiling.kernels import ProfileWindow
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.training import Training
 

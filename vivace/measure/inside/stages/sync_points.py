@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vivace.measure.inside.profiling.syncs import SyncWatch
 from vivace.measure.inside.stages.stage import Stage
-from vivace.measure.inside.syncs import SyncWatch
 from vivace.measure.inside.training import Training
 from vivace.protocol.payload import Facts
 

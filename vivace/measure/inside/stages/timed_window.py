@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 
-from vivace.measure.inside.energy import EnergyMeter
-from vivace.measure.inside.flops import compiled_frames, something_was_compiled
-from vivace.measure.inside.memory import allocator_counts, allocator_use, devices_in_use, memory_now
-from vivace.measure.inside.provenance import describe_devices
+from vivace.measure.inside.counting.flops import compiled_frames, something_was_compiled
+from vivace.measure.inside.facts.energy import EnergyMeter
+from vivace.measure.inside.facts.memory import allocator_counts, allocator_use, devices_in_use, memory_now
+from vivace.measure.inside.facts.provenance import describe_devices
+from vivace.measure.inside.facts.supply import Moment
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.stages.warm_up import WarmUp
-from vivace.measure.inside.supply import Moment
 from vivace.measure.inside.training import Training
 from vivace.protocol.payload import Facts, SeenMemory, SeenSupply
 

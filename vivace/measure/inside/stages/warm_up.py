@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from vivace.measure.inside.flops import something_was_compiled
+from vivace.measure.inside.counting.flops import something_was_compiled
 from vivace.measure.inside.stages.counted_step import CountedStep
+from vivace.measure.inside.stages.detector import WarmupDetector
 from vivace.measure.inside.stages.gradient_norms import NORM_STEPS
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.training import Training
-from vivace.measure.inside.warmup import WarmupDetector
 
 __all__ = ["WarmUp"]
 

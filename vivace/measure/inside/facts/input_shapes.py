@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from vivace.measure.inside.timeline import Step
+from vivace.measure.inside.steps.timeline import Step
 
 __all__ = ["describe_input_shapes", "elements_of"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from statistics import median
 
-from vivace.measure.inside.timeline import Step
+from vivace.measure.inside.steps.timeline import Step
 
 __all__ = ["first_of_its_size"]
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 if TYPE_CHECKING:
-    from vivace.measure.inside.flops import FlopCount
+    from vivace.measure.inside.counting.flops import FlopCount
     from vivace.measure.inside.training import Training
 
 __all__ = ["describe_structure", "repeated_blocks"]

@@ -17,7 +17,7 @@ import torch
 
 from vivace import __version__
 from vivace.hardware.software import read_software
-from vivace.measure.inside.flops import something_was_compiled
+from vivace.measure.inside.counting.flops import something_was_compiled
 from vivace.protocol.payload import SeenDevice, SeenProcess
 
 __all__ = ["describe_devices", "describe_process"]

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
-from vivace.measure.inside.sketch import BUCKETS, Sketcher, digest_of, folded
+from vivace.measure.inside.comparing.sketch import BUCKETS, Sketcher, digest_of, folded
 
 __all__ = ["STEPS", "FirstSteps"]
 

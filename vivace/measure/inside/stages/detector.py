@@ -6,7 +6,7 @@ import itertools
 from statistics import median
 from typing import Any
 
-from vivace.measure.inside.supply import Supply
+from vivace.measure.inside.facts.supply import Supply
 
 __all__ = ["WarmupDetector"]
 

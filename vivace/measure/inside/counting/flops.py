@@ -17,9 +17,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from vivace.measure.inside.cells import CellWatch
-from vivace.measure.inside.operators import OperatorWatch
-from vivace.measure.inside.recurrent import FORMULAS
+from vivace.measure.inside.counting.cells import CellWatch
+from vivace.measure.inside.counting.operators import OperatorWatch
+from vivace.measure.inside.counting.recurrent import FORMULAS
 from vivace.protocol.payload import SeenFlops
 
 __all__ = ["FlopCount", "compiled_frames", "counting", "note_forward", "something_was_compiled", "uncounted"]

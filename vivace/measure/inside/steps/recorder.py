@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from vivace.measure.inside.timeline import Mark
+from vivace.measure.inside.steps.timeline import Mark
 
 # Two marks so close on the host have at most a kernel between them (a launch takes some 5 µs): they share an event.
 _SAME_MOMENT_NS = 8_000

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vivace.measure.inside.idle import Interval, idle_during, length, overlap, phases_of, union
-from vivace.measure.inside.kernel_names import CPU_ROLES, FAMILIES, ROLES
-from vivace.measure.inside.widths import products_ms
+from vivace.measure.inside.profiling.idle import Interval, idle_during, length, overlap, phases_of, union
+from vivace.measure.inside.profiling.kernel_names import CPU_ROLES, FAMILIES, ROLES
+from vivace.measure.inside.profiling.widths import products_ms
 
 __all__ = ["ProfileWindow", "analyse", "in_trace_time"]
 

@@ -1,0 +1,1 @@
+"""What one step computes: FLOPs and operators, counted while they run."""

@@ -1,0 +1,1 @@
+"""What the GPU did: kernels of a profiler window, idle time, calls that wait."""
