@@ -13,7 +13,7 @@ __all__ = ["alternatives", "candidates", "combined", "proposals", "risk_of", "wi
 
 
 def candidates(findings: Sequence[Finding], measurement: Measurement, allowed: Sequence[Risk]) -> list[str]:
-    """Words to try one after the other: the most valuable first, what compiles last."""
+    """Words to try one after the other: the most likely to pay first, what compiles last."""
     paying = [f for f in findings if f.worth >= SMALLEST_WORTH]  # not what only makes room
     words = [f.setting or f.practice for f in paying if f.applies and f.risk in allowed]
     for practice in all_practices():
