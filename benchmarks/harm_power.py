@@ -10,6 +10,8 @@ applies, and with every planted harm, alone in fp32 and beside bf16. Each row te
 - ``three_pairs``: over three, as the rounds of a tune;
 - ``as_tune``: three pairs and, beside bf16, the look that a tune adds: the set without what rounds coarsely.
 
+Rows of the kind "long look" tell what 300 steps of one pair show (``says``): the losses of their second half.
+
 A harm alone in fp32 is judged as a practice that only rounds otherwise. What ran before (``--runs``) is not run again.
 """
 
@@ -55,6 +57,8 @@ HARMS = {
 }
 QUICK_HARMS = ("loss_x1.01", "update_x1.1", "labels_2%", "dropout_lost")
 TINY_LR = {"cnn": "1e-5", "gpt": "1e-6", "lstm": "1e-6", "accumulate": "1e-5"}  # for bf16_weights
+LONG = ("fused_optimizer", "bf16", "pure_bf16")
+LONG_STEPS = 300
 COMPILED_SEEDS = 2  # compiling takes long, and the processes are not forked
 STEPS, WARMUP = 20, 14
 
@@ -98,17 +102,20 @@ class Runs:
         self.folder = folder
         self.known: dict[str, Measurement | None] = {}
 
-    def get(self, cell: Cell, seed: int, again: bool = False, same_draws: bool = False) -> Measurement | None:
+    def get(
+        self, cell: Cell, seed: int, again: bool = False, same_draws: bool = False, steps: int = STEPS
+    ) -> Measurement | None:
         """None where a practice does not apply here, or the job does not run with it."""
         name = "-".join((cell.job, str(seed), "+".join(cell.words) or "plain", cell.planted or "healthy"))
         name += (f"-lr{cell.lr}" if cell.lr else "") + "-again" * again + "-same_draws" * same_draws
+        name += f"-{steps}" * (steps != STEPS)
         if name not in self.known:
-            self.known[name] = self._run(cell, seed, self.folder / name, same_draws)
+            self.known[name] = self._run(cell, seed, self.folder / name, same_draws, steps)
         return self.known[name]
 
-    def _run(self, cell: Cell, seed: int, folder: Path, same_draws: bool) -> Measurement | None:
+    def _run(self, cell: Cell, seed: int, folder: Path, same_draws: bool, steps: int) -> Measurement | None:
         command = (sys.executable, str(JOB), cell.job, *(("--lr", cell.lr) if cell.lr else ()))
-        settings = TrialSettings(STEPS, WARMUP, seed_offset=seed, grad_norms=True, same_draws=same_draws, timeout_s=300)
+        settings = TrialSettings(steps, WARMUP, seed_offset=seed, grad_norms=True, same_draws=same_draws, timeout_s=300)
         os.environ["PLANTED"] = cell.planted
         if cell.compiles:
             trial = run_trial(command, cell.words, folder, settings, lambda *_: None, lambda _: None)
@@ -176,6 +183,20 @@ def row(cell: Cell, runs: Runs, seeds: Sequence[int]) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
+def long_row(cell: Cell, runs: Runs, seed: int) -> dict[str, Any] | None:
+    before = runs.get(Cell(cell.job), seed, steps=LONG_STEPS)
+    after = runs.get(cell, seed, steps=LONG_STEPS)
+    if before is None or after is None:
+        return None
+    claims = claims_of(cell.words, before)
+    harm = judge([(before, after)], None, claims, looks=[HarmLook((before, after), cell.words, claims, long=True)])
+    test = harm.tests[-1]
+    return {
+        "job": cell.job, "change": "+".join(cell.words), "beside": "fp32", "kind": "long look", "runs": 1,
+        "as_tune": f"{int(test.outcome is HarmOutcome.FAILED)}/1", "by": test.kind.value, "says": test.says,
+    }  # fmt: skip
+
+
 def _is_harm(harm: Harm | None) -> bool:
     return harm is not None and harm.verdict is HarmVerdict.OUTSIDE
 
@@ -211,6 +232,9 @@ def main() -> None:
             if (found := row(cell, runs, seeds)) is not None:
                 table.add(**found)
                 rows.append(found)
+        for word in () if args.quick else LONG:
+            if (found := long_row(Cell(job, (word,)), runs, seeds[0])) is not None:
+                table.add(**found)
     for kind in ("A/A", "healthy", "harm"):
         for figure in ("one_pair", "three_pairs", "as_tune"):
             pairs = [str(r[figure]).split("/") for r in rows if r["kind"] == kind]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from practices.evidence import measurement
 from tune.harm.made_steps import GRADIENT, noisy, run, step
 
+from vivace.records.first_steps import FirstStep
 from vivace.records.measurement import Measurement
 from vivace.tune.harm.claims import FORMATS, Claims, claims_of
 from vivace.tune.harm.first_step import compare_first_steps
@@ -122,6 +123,19 @@ def test_fp16_that_leaves_its_first_step_out_is_not_compared():
     fp16 = Claims(number_format="fp16")
     assert outcome(run(overflow), fp16) == "not run"
     assert outcome(run(overflow), BF16) == "failed"
+
+
+def test_a_later_step_that_loss_scaling_leaves_out_ends_the_comparison():
+    def two(second: FirstStep) -> Measurement:
+        first = run(step())
+        assert first.first_steps is not None
+        return first.model_copy(
+            update={"first_steps": first.first_steps.model_copy(update={"steps": (step(), second)})}
+        )
+
+    pair = (two(step()), two(step(norms=(float("inf"), 1.0), unchanged=2)))
+    assert compare_first_steps(pair, Claims(number_format="fp16")).outcome == "passed"
+    assert compare_first_steps(pair, BF16).outcome == "failed"
 
 
 def test_old_records_are_not_compared():

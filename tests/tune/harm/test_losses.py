@@ -64,6 +64,19 @@ def test_a_sudden_step_apart_is_caught():
     assert "at step 8" in test.says
 
 
+def test_a_step_that_loss_scaling_leaves_out_is_no_jump():
+    run = losses(0).copy()
+    run[7:] *= 1.2
+    assert judged([run], BF16) == "failed"
+    assert judged([run], Claims(number_format="fp16")) == "passed"
+
+
+def test_weights_in_sixteen_bits_may_learn_a_little_slower():
+    run = losses(0) * (1 + np.linspace(0, 0.02, STEPS))
+    assert judged([run], BF16) == "failed"
+    assert judged([run], Claims(number_format="bf16", rounds_weights=True)) == "passed"
+
+
 def test_the_verdict_says_over_how_many_steps():
     test = compare_losses([losses(0).tolist()], [rounded(losses(0), 1e-7, 1.0, 3).tolist()], 0.3, FINE, None)
     assert (test.outcome, test.steps, test.pairs) == ("passed", STEPS, 1)

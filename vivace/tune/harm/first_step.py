@@ -7,6 +7,7 @@ length and its direction), the update, within the tolerance of the number format
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -42,7 +43,7 @@ def compare_first_steps(pair: Pair, claims: Claims, rerun: Pair | None = None) -
         return _not_run("no gradients were recorded")
     if not same_batches(before, after):
         return _other_batches(claims, rerun)
-    if _overflowed(after) and not _overflowed(before) and claims.number_format == "fp16":
+    if claims.leaves_steps_out and _overflows(after.steps[0]) and not _overflows(before.steps[0]):
         return _not_run("fp16 left out the first step, as loss scaling does until its scale fits")
     steps = min(len(before.steps), len(after.steps))
     noise = gradient_difference(rerun) if rerun is not None else 0.0
@@ -92,8 +93,8 @@ def _first_inputs(steps: FirstSteps) -> list[str]:
     return [forward.digest for forward in steps.forwards if forward.after_steps == 0]
 
 
-def _overflowed(steps: FirstSteps) -> bool:
-    return not np.isfinite(steps.steps[0].norms).all()
+def _overflows(step: FirstStep) -> bool:
+    return not np.isfinite(step.norms).all()
 
 
 def _has_dropout(steps: FirstSteps) -> bool:
@@ -128,6 +129,8 @@ def _differences(pair: Pair, claims: Claims, noise: float, exact: bool) -> Itera
     yield from _modes(before, after)
     yield from _backwards(*pair)
     steps = list(zip(before.steps, after.steps, strict=False))
+    if claims.leaves_steps_out:
+        steps = list(itertools.takewhile(lambda pair: not _overflows(pair[1]), steps))
     for number, (old, new) in enumerate(steps):
         where = "at the first step" if number == 0 else f"at step {number + 1}"
         if not _alike(old, new) or old.optimizer != new.optimizer:
@@ -196,7 +199,7 @@ def _gradients(
     old: FirstStep, new: FirstStep, claims: Claims, noise: float, looser: float, where: str
 ) -> Iterator[_Difference]:
     allowed = claims.tolerance
-    if not np.isfinite(new.norms).all() and np.isfinite(old.norms).all():
+    if _overflows(new) and not _overflows(old):
         yield _Difference(f"gradients {where} are not finite")
         return
     first, second = float(np.linalg.norm(old.norms)), float(np.linalg.norm(new.norms))

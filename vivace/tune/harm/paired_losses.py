@@ -78,6 +78,8 @@ def _first(differences: Sequence[np.ndarray], claims: Claims, noise: np.ndarray)
 
 
 def _jump(differences: Sequence[np.ndarray], claims: Claims, noise: np.ndarray) -> str:
+    if claims.leaves_steps_out:
+        return ""
     least = claims.tolerance.loss
     for difference in differences:
         largest = 0.0
@@ -97,7 +99,7 @@ def _lean(differences: Sequence[np.ndarray], claims: Claims, noise: np.ndarray) 
     errors = [float(d.std()) / math.sqrt(max(1.0, len(d) / _ALONE)) for d in long]
     error = math.sqrt(float(np.mean(np.square(errors))) / len(long))
     steps = min(map(len, long))
-    if abs(mean) <= max(claims.tolerance.loss, _LEAN * error, _NOISE * float(noise[:steps].mean())):
+    if abs(mean) <= max(claims.lean, _LEAN * error, _NOISE * float(noise[:steps].mean())):
         return ""
     return f"losses are {_share(mean)} {'higher' if mean > 0 else 'lower'} over {steps} steps, at every seed alike"
 
