@@ -242,20 +242,24 @@ def test_the_handler_only_sets_a_flag_and_only_in_its_own_process():
 
     from vivace.preemption import Preemption
 
-    before = signal.getsignal(signal.SIGUSR1)
-    with Preemption() as guard:
-        assert not guard.should_stop()
-        child = os.fork()
-        if child == 0:  # a forked child: USR1 is not for it, and must not end it
-            os.kill(os.getpid(), signal.SIGUSR1)
-            os._exit(7 if guard.signal is None else 8)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        child = os.fork()
-        if child == 0:
-            os.kill(os.getpid(), signal.SIGTERM)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
-        assert guard.signal is None
-        os.kill(os.getpid(), signal.SIGUSR2)
-        assert guard.should_stop()
-    assert signal.getsignal(signal.SIGUSR1) is before
+    before = signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    try:
+        with Preemption() as guard:
+            assert not guard.should_stop()
+            child = os.fork()
+            if child == 0:  # a forked child: USR1 is not for it, and must not end it
+                os.kill(os.getpid(), signal.SIGUSR1)
+                os._exit(7 if guard.signal is None else 8)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            child = os.fork()
+            if child == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+            assert guard.signal is None
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert guard.should_stop()
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN  # the training is done: no warning may kill it
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)

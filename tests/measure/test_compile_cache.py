@@ -91,7 +91,7 @@ def test_a_torch_that_has_the_dtype_in_its_key_is_left_alone():
 def test_asking_for_the_module_does_not_import_it_and_importing_it_is_still_seen(tmp_path: Path):
     script = (
         "import sys, importlib.util, torch\n"
-        "from vivace.measure.inside import compile_cache as ours\n"
+        "from vivace.measure.inside.comparing import compile_cache as ours\n"
         "ours._MODULE = 'late'\n"
         "ours.install(); ours.install()\n"
         "assert importlib.util.find_spec('late') and 'late' not in sys.modules\n"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from vivace.measure.merge import _why_not_lasting
+from vivace.protocol.payload import Payload, SeenSupply
 
 STEPS = 20
 BATCH_MS = 100 / 2  # of two workers
@@ -55,6 +56,6 @@ def test_a_loader_that_keeps_up_is_not_waited_for(measure: Callable):
     ],
 )  # fmt: skip
 def test_what_the_note_says(start: int | None, end: int | None, used: int | None, cut_short: bool, says: str | None):
-    supply = {"ready_at_start": start, "ready_at_end": end, "used": used, "warmup_cut_short": cut_short}
-    notes = _why_not_lasting({"supply": supply})
+    supply = SeenSupply(ready_at_start=start, ready_at_end=end, used=used, warmup_cut_short=cut_short)
+    notes = _why_not_lasting(Payload(supply=supply))
     assert [says in note for note in notes] == ([] if says is None else [True])
