@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 import torch
 from conftest import environment
 
-from vivace.measure.inside.patches import modules
+from vivace.measure.inside.patches import modules, unseen_by_dynamo
 from vivace.records.structure import Structure
 
 SCRIPT = """
@@ -57,3 +59,14 @@ def test_autocast_around_the_model_is_told_by_its_dtype():
         forwards.meet(torch.nn.Linear(2, 2))
     assert forwards.autocast == "bfloat16"
     assert Structure(autocast="bfloat16").mixed_precision
+
+
+def test_a_torch_with_the_older_name_is_asked_to_skip_the_frame(monkeypatch: pytest.MonkeyPatch):
+    """torch 2.4 to 2.6 have ``skip_code`` only."""
+    skipped: list[object] = []
+    monkeypatch.setattr(torch._C._dynamo, "eval_frame", SimpleNamespace(skip_code=skipped.append))
+
+    def ours() -> None: ...
+
+    assert unseen_by_dynamo(ours) is ours
+    assert skipped == [ours.__code__]

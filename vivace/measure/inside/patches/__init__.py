@@ -26,9 +26,11 @@ def unseen_by_dynamo(function: F) -> F:
     torch's own files are on its list of frames to skip; a function of ours in their place must be put there too. Frames
     that it calls (the user's forward) are compiled as before.
     """
-    frames = torch._C._dynamo.eval_frame
+    frames: Any = torch._C._dynamo.eval_frame
     # What torch._dynamo.eval_frame.skip_code does, without importing dynamo into every process that imports torch.
-    frames.set_code_exec_strategy(
-        function.__code__, frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-    )
+    if hasattr(frames, "set_code_exec_strategy"):
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, strategy)
+    else:  # torch before 2.7
+        frames.skip_code(function.__code__)
     return function
