@@ -72,7 +72,7 @@ def test_a_folder_removed_before_the_start_keeps_the_job_from_starting_and_that_
         shutil.rmtree(each["folder"])
     waiting = bench.vivace("logs", kept["job_id"])
     assert waiting.returncode == 2
-    assert f"the folder of its logs is gone: {kept['folder']}; the job is pending" in waiting.stderr
+    assert f"the folder of its logs no longer exists: {kept['folder']}; the job is pending" in waiting.stderr
     assert "mkdir -p" in waiting.stderr
     assert status(bench, "gone")["job_id"] == record["job_id"]  # by name, though its record is lost: the queue knows it
     Path(kept["folder"]).mkdir()
@@ -95,7 +95,7 @@ def test_a_folder_removed_while_the_job_runs_costs_the_output_and_not_the_job(be
     bench.cluster.wait("output", lambda: bench.out(record) == "up\n")
     shutil.rmtree(record["folder"])
     done = bench.vivace("logs", record["job_id"], "-f")  # must not wait for a file that will not come
-    assert "the job is running, and what it prints is lost" in done.stderr
+    assert "the job is running, and its output is lost" in done.stderr
     assert "is gone" in lines(bench, record["job_id"])["logs"]
     (bench.folder / "go").touch()
     assert bench.end(record) == "COMPLETED"

@@ -119,8 +119,8 @@ def test_a_folder_that_is_too_large_is_refused_and_its_largest_parts_are_named(v
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--link", "data"), "--link goes with --in-copy"),
-        (("--keep-copy",), "--keep-copy goes with --in-copy"),
+        (("--link", "data"), "--link needs --in-copy"),
+        (("--keep-copy",), "--keep-copy needs --in-copy"),
         (("--in-copy", "--link", "../other"), "not a path inside"),
         (("--in-copy", "--link", "nothing"), "there is no such file or folder"),
     ],

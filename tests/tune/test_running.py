@@ -77,7 +77,7 @@ def test_a_tune_that_kept_nothing_is_told_so(vivace, tmp_path: Path):
     made_proof(practices=()).save(tmp_path / "tuned-001" / "proof.json")
     done = vivace("run", "--with", "@tuned-001", "--", *PLAIN)
     assert done.code == 0
-    assert "the tune in tuned-001 kept nothing: the command runs as it is" in done.err
+    assert "the tune in tuned-001 kept nothing: the command runs unchanged" in done.err
     assert "no training step was seen" not in done.err
 
 

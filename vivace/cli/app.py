@@ -69,7 +69,7 @@ def _print_version(wanted: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """vivace: measure → check → tune → plan → launch."""
@@ -118,5 +118,5 @@ def main() -> None:
         if error.errno not in _NO_ROOM:
             raise
         where = f" ({error.filename})" if error.filename else ""
-        sys.stderr.write(f"vivace: {error.strerror}{where}; what was recorded before is kept\n")
+        sys.stderr.write(f"vivace: {error.strerror}{where}; records written so far are kept\n")
         sys.exit(EXIT_USER_ERROR)

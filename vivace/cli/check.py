@@ -32,14 +32,16 @@ def check(
         typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
     ] = None,
     steps: Annotated[int, typer.Option(help="Optimizer steps to time.")] = 40,
-    probes: Annotated[bool, typer.Option(help="Short differential runs that tell the causes of waiting apart.")] = True,
+    probes: Annotated[
+        bool, typer.Option(help="Add short differential runs that separate the causes of waiting.")
+    ] = True,
     fail_over: Annotated[
         float | None,
-        typer.Option("--fail-over", help="Exit with 1 when more than this ratio is left on the table (for CI)."),
+        typer.Option("--fail-over", help="For CI: exit with 1 if more than this speedup may be left."),
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Stop each run after so many seconds.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Stop each run after this many seconds.")] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
     ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     in_copy: InCopy = False,
@@ -50,10 +52,10 @@ def check(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the command's output.")] = False,
 ) -> None:
-    """Say what holds a training command back, ordered by what each fix is likely to bring. The script is not edited.
+    """Show what slows a training command down, ordered by likely speedup. The script is not edited.
 
-    Each fix has a likely speedup with a range, and an upper bound. Without a command, the example that ships with
-    vivace is checked.
+    Each fix has a likely speedup with a range, and an upper bound. Without a command, vivace checks the example that
+    ships with it.
 
     Examples:
 
@@ -94,14 +96,14 @@ def check(
         console.print(text, highlight=False, soft_wrap=True)
         raise typer.Exit(EXIT_TOO_MUCH_LEFT)
     if fail_over is not None and checked.measured.measurement.status != "complete":
-        text = "too few steps were measured to say that no more is left; let the command train for longer"
+        text = "not enough steps were measured for a verdict; let the command train for longer"
         console.print(f"[bold red]vivace:[/] {text}", highlight=False)
         raise typer.Exit(EXIT_NO_VERDICT)
     raise typer.Exit(checked.measured.outcome.exit_code)
 
 
 def _left(findings: Findings) -> str:
-    text = f"{findings.left:.2f}× may be left on the table"
+    text = f"a speedup of {findings.left:.2f}× may be left"
     if findings.unexplained is None:
         return text
     return f"{text}, with {findings.unexplained.ms:.0f} of {findings.unexplained.step_ms:.0f} ms per step not explained"

@@ -15,15 +15,17 @@ InCopy = Annotated[
     bool,
     typer.Option(
         "--in-copy",
-        help="Run in a copy of this folder, a fresh one each time, so that no checkpoint or log here is overwritten "
+        help="Run in a fresh copy of this folder, so that no checkpoint or log here is overwritten "
         f"(at most {LARGEST_GIB:g} GiB). Absolute paths are not redirected.",
     ),
 ]
 Link = Annotated[
     list[str] | None,
-    typer.Option(help="With `--in-copy`: a file or folder in it that the command only reads; linked, not copied."),
+    typer.Option(
+        help="With `--in-copy`: link this file or folder instead of copying it; the command must only read it."
+    ),
 ]
-KeepCopy = Annotated[bool, typer.Option("--keep-copy", help="With `--in-copy`: do not delete the copies.")]
+KeepCopy = Annotated[bool, typer.Option("--keep-copy", help="With `--in-copy`: keep the copies.")]
 
 
 def copy_options(in_copy: bool, link: list[str] | None, keep_copy: bool) -> CopyOptions | None:
@@ -31,5 +33,5 @@ def copy_options(in_copy: bool, link: list[str] | None, keep_copy: bool) -> Copy
         return CopyOptions(tuple(link or ()), keep_copy)
     if link or keep_copy:
         option = "--link" if link else "--keep-copy"
-        raise UserError(f"{option} goes with --in-copy", hint=f"--in-copy {option}")
+        raise UserError(f"{option} needs --in-copy", hint=f"--in-copy {option}")
     return None

@@ -30,7 +30,8 @@ __all__ = ["find_app"]
 _DEMO_FLAG = "-b"
 
 find_app = typer.Typer(
-    help="Finders that measure, and never return a setting that they did not run.", no_args_is_help=True
+    help="Find a batch size or a number of loader workers. Every answer is a setting that was run.",
+    no_args_is_help=True,
 )
 
 Command = Annotated[
@@ -38,14 +39,14 @@ Command = Annotated[
     typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
 ]
 Budget = Annotated[float | None, typer.Option(help="Minutes for all runs. Default: 10.")]
-Steps = Annotated[int, typer.Option(help="Timed steps a run.")]
-Timeout = Annotated[float | None, typer.Option(help="Stop each run after so many seconds.")]
-Resume = Annotated[Path | None, typer.Option(help="Go on with an interrupted search: its folder.")]
+Steps = Annotated[int, typer.Option(help="Timed steps per run.")]
+Timeout = Annotated[float | None, typer.Option(help="Stop each run after this many seconds.")]
+Resume = Annotated[Path | None, typer.Option(help="Continue an interrupted search: its folder.")]
 Output = Annotated[
-    Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the search's own folder.")
+    Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
 ]
 Name = Annotated[str | None, typer.Option(help="Name of the search. Default: the script's.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the record, and nothing else, on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only the record on stdout.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every run.")]
 
 Search = TypeVar("Search", BatchSearch, LoaderSearch)
@@ -60,9 +61,9 @@ def batch(
         typer.Option(help="The option of your command that sets the batch size: -b, --batch-size, data.batch=."),
     ] = None,
     values: Annotated[
-        str | None, typer.Option(help="Only these sizes, as 32,64,96. Default: doubling from the script's own.")
+        str | None, typer.Option(help="Try only these sizes: 32,64,96. Default: double the script's own size.")
     ] = None,
-    margin: Annotated[str, typer.Option(help="Memory that must stay free.")] = "2GiB",
+    margin: Annotated[str, typer.Option(help="Memory to keep free.")] = "2GiB",
     budget: Budget = None,
     steps: Steps = 20,
     timeout: Timeout = None,
@@ -75,10 +76,10 @@ def batch(
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """The throughput of each batch size, the smallest one that is as good as the best, and the largest one that fits.
+    """Find the smallest batch size that is as fast as the best, and the largest that fits.
 
-    Every size is a fresh process with the flag changed; running out of memory is a result. The size is verified in the
-    measurement. Without a command, the example that ships with vivace is searched.
+    Each size runs in a fresh process with the flag changed. Running out of memory is a result. vivace checks that the
+    flag really changes the size. Without a command, it uses the example that ships with it.
 
     Examples:
 
@@ -117,9 +118,9 @@ def loader(
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """How many loader workers (and how long a queue) the training needs, and the memory that they take.
+    """Find how many loader workers (and how long a queue) the training needs, and how much memory they take.
 
-    Stops at once where the loader is not the limit. The script is not edited.
+    Stops after one run if the loader is not the limit. The script is not edited.
 
     Examples:
 
@@ -186,7 +187,7 @@ def _search(
     if not search.complete:
         again = f"vivace find {asked.what} --resume {shlex.quote(str(folder))}"
         again += "" if search.interrupted else f" --budget {2 * asked.budget_s / 60:g}"
-        console.print(f"[bold yellow]vivace:[/] {escape(search.ended)}; what was run is kept", soft_wrap=True)
+        console.print(f"[bold yellow]vivace:[/] {escape(search.ended)}; finished runs are kept", soft_wrap=True)
         console.print(f"[dim]  go on with: {escape(again)}[/]", soft_wrap=True)
     if search.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)

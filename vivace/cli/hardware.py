@@ -21,11 +21,11 @@ __all__ = ["hardware"]
 
 
 def hardware(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
-    gpus: Annotated[bool, typer.Option("--gpus", help="List the GPUs of the catalogue instead.")] = False,
-    clusters: Annotated[bool, typer.Option("--clusters", help="List the clusters of the catalogue instead.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
+    gpus: Annotated[bool, typer.Option("--gpus", help="List the GPUs in the catalogue.")] = False,
+    clusters: Annotated[bool, typer.Option("--clusters", help="List the clusters in the catalogue.")] = False,
 ) -> None:
-    """Show this machine: cores, memory, GPUs, versions, and what could not be found.
+    """Show this machine: cores, memory, GPUs, versions, and what is missing.
 
     Examples:
 
@@ -37,7 +37,7 @@ def hardware(
 
         vivace hardware --gpus --json        peaks, bandwidths and their sources
 
-    Add GPUs and clusters of your own with TOML files in ~/.config/vivace/ or $VIVACE_CATALOGUE.
+    Add your own GPUs and clusters with TOML files in ~/.config/vivace/ or $VIVACE_CATALOGUE.
     """
     if not (gpus or clusters):
         machine = this_machine()
@@ -152,7 +152,7 @@ def _cluster_table(catalogue: Catalogue) -> Table:
         links = [spec.intra_node_gbytes_per_s_per_gpu, spec.inter_node_gbits_per_s_per_gpu]
         row = [_number(spec.nodes), _number(spec.gpus_per_node), spec.gpu, _number(spec.cores_per_gpu)]
         table.add_row(key, *row, *map(_number, links))
-    table.caption = "GPUs a node, cores a GPU; in node: GB/s a GPU; between: Gb/s a GPU; –: unknown"
+    table.caption = "GPUs per node, cores per GPU; in node: GB/s per GPU; between: Gb/s per GPU; –: unknown"
     return table
 
 

@@ -19,15 +19,17 @@ __all__ = ["logs"]
 
 
 def logs(
-    job: Annotated[str, typer.Argument(help="A job's number, its name, or a pattern; the newest one is shown.")],
-    err: Annotated[bool, typer.Option("--err", help="Its stderr instead of its stdout.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job is over. Ctrl-C is safe.")] = False,
-    path: Annotated[bool, typer.Option("--path", help="Print the file's name instead.")] = False,
+    job: Annotated[str, typer.Argument(help="Number, name or pattern of a job; the newest match is shown.")],
+    err: Annotated[bool, typer.Option("--err", help="Show stderr instead of stdout.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow until the job ends. Ctrl-C does not stop the job.")
+    ] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print the name of the log file instead.")] = False,
     output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder of the runs' folders.")
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
     ] = Path("runs"),
 ) -> None:
-    """Show what a job prints.
+    """Show the output of a job.
 
     Examples:
 
@@ -71,10 +73,10 @@ def _show(logs: Logs, file: Path, follow: bool) -> None:
 def _folder_is_gone(logs: Logs, file: Path) -> UserError:
     """It was made when the job was sent: someone removed it. A running job goes on; one that starts, cannot."""
     info = ask_slurm(logs.job_id)
-    text = f"the folder of its logs is gone: {file.parent}"
+    text = f"the folder of its logs no longer exists: {file.parent}"
     if info is not None and info.active:
         return UserError(
-            f"{text}; the job is {info.state.lower()}, and what it prints is lost",
+            f"{text}; the job is {info.state.lower()}, and its output is lost",
             hint=f"Slurm cannot start (or requeue) a job without it: mkdir -p {quote(str(file.parent))}",
         )
     return UserError(text + (f"; the job is {info.state.lower()}" if info else ""))

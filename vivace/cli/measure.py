@@ -28,15 +28,15 @@ def measure(
     ] = None,
     steps: Annotated[int, typer.Option(help="Optimizer steps to time.")] = 50,
     warmup: Annotated[
-        int | None, typer.Option(help="Steps to leave out first. Default: until the loop has settled.")
+        int | None, typer.Option(help="Warm-up steps to leave out. Default: until step times are steady.")
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Stop the command after so many seconds.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Stop the command after this many seconds.")] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
     ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
-    profile: Annotated[bool, typer.Option(help="A short profiler window after the timed one.")] = True,
-    flops: Annotated[bool, typer.Option(help="Count the FLOPs of one step, for the MFU.")] = True,
+    profile: Annotated[bool, typer.Option(help="Profile a few steps after the timed ones.")] = True,
+    flops: Annotated[bool, typer.Option(help="Count the FLOPs of one step for the MFU.")] = True,
     in_copy: InCopy = False,
     link: Link = None,
     keep_copy: KeepCopy = False,
@@ -47,10 +47,10 @@ def measure(
         bool, typer.Option("--quiet", "-q", help="Do not show the command's output (it is in the logs).")
     ] = False,
 ) -> None:
-    """Say where the time, memory and energy of a training command go, step by step. The script is not edited.
+    """Show where the time, memory and energy of a training command go. The script is not edited.
 
-    The command runs as it is, for the warm-up, the timed steps and a short profiler window; then it is ended. Its exit
-    code is kept, also when it fails. Without a command, the example that ships with vivace is measured.
+    The command runs unchanged for a warm-up, the timed steps and a short profiler window. Then vivace stops it. Its
+    exit code is kept, even if it fails. Without a command, vivace measures the example that ships with it.
 
     Examples:
 

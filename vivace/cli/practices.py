@@ -19,8 +19,8 @@ __all__ = ["practices"]
 
 
 def practices(
-    name: Annotated[str | None, typer.Argument(help="One practice to explain; all in a table without it.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")] = False,
+    name: Annotated[str | None, typer.Argument(help="The practice to explain. Default: list all.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
 ) -> None:
     """List what vivace knows how to improve, or explain one practice.
 
@@ -28,11 +28,11 @@ def practices(
 
         vivace practices                     all of them, with their risk
 
-        vivace practices channels_last       why, where it comes from, the lines to write, what it gained
+        vivace practices channels_last       why it helps, its source, the lines to write, measured gains
 
         vivace practices --json              for scripts
 
-    What "from outside" says yes to, `vivace run --with NAME -- COMMAND` does without editing the script.
+    `vivace run --with NAME -- COMMAND` applies those marked "from outside" without editing the script.
     """
     if name is None:
         known = all_practices()

@@ -27,12 +27,12 @@ def queue(
         str | None, typer.Argument(help="Only this job: a number, a name, or a pattern ('train*').")
     ] = None,
     follow: Annotated[
-        bool | None, typer.Option(help="Stay until no job is left. Default: on a terminal.", show_default=False)
+        bool | None, typer.Option(help="Update until no job is left. Default: yes on a terminal.", show_default=False)
     ] = None,
-    every: Annotated[float, typer.Option(min=1, help="Seconds between two looks.")] = 5.0,
+    every: Annotated[float, typer.Option(min=1, help="Seconds between updates.")] = 5.0,
     json: Annotated[bool, typer.Option("--json", help="Print the jobs as JSON once.")] = False,
 ) -> None:
-    """Show your waiting and running jobs, why they wait, and when they should start. Ctrl-C leaves them alone.
+    """Show your waiting and running jobs, why they wait, and when they should start. Ctrl-C does not stop them.
 
     Examples:
 
@@ -56,7 +56,7 @@ def queue(
                 time.sleep(every)
             live.update(Text("Done!"), refresh=True)
     except KeyboardInterrupt:
-        console.print("the jobs go on; vivace cancel JOB ends one", style="dim")
+        console.print("the jobs keep running; vivace cancel JOB stops one", style="dim")
 
 
 def cancel(
@@ -77,7 +77,7 @@ def cancel(
 
 def _view(jobs: list[JobInfo]) -> Table | Text:
     if not jobs:
-        return Text("no job of yours is waiting or running")
+        return Text("you have no waiting or running jobs")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("job", "name", "state", "ran", "limit", "nodes", "start", "where or why"):
         table.add_column(column, overflow="fold")

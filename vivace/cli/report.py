@@ -21,16 +21,17 @@ def report(
         Path | None, typer.Argument(help="A run's folder. Default: the latest under runs/.", show_default=False)
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: report.html in the run's folder.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The HTML file. Default: report.html in the run's folder."),
     ] = None,
     runs: Annotated[
-        Path, typer.Option(envvar="VIVACE_RUNS", help="Folder of the runs' folders, of which the latest is taken.")
+        Path, typer.Option(envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs; the latest is used.")
     ] = Path("runs"),
-    open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """One self-contained HTML page from what a tune, a check or a measurement left in a run's folder.
+    """Write one self-contained HTML page about a tune, a check, a search or a measurement.
 
-    The page needs no network and no script: mail it, print it, read it on a phone.
+    The page needs no network and no JavaScript: mail it, print it, read it on a phone.
 
     Examples:
 

@@ -18,11 +18,11 @@ def refuse_beside_resume(context: typer.Context) -> None:
         if name in _MAY_CHANGE or not _was_typed(context, name):
             continue
         if name == "command":
-            raise UserError("--resume takes its command from the folder", hint="leave out what comes after --")
+            raise UserError("--resume takes its command from the folder", hint="leave out everything after --")
         option = max(parameter.opts, key=len)
         raise UserError(
-            f"{option} cannot be changed with --resume: what was asked the first time holds",
-            hint=f"leave out {option}, or start again without --resume; --budget may be another",
+            f"{option} cannot be changed with --resume: the first options stay",
+            hint=f"leave out {option}, or start again without --resume; only --budget may change",
         )
 
 

@@ -24,18 +24,18 @@ def run(
         typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
     ] = None,
     with_: Annotated[
-        str, typer.Option("--with", help="Practices, separated by commas; `@runs/x` takes what a tune found.")
+        str, typer.Option("--with", help="Practices, separated by commas; `@runs/x` takes those that a tune kept.")
     ] = "",
-    strict: Annotated[bool, typer.Option(help="Stop when a practice does not apply.")] = False,
+    strict: Annotated[bool, typer.Option(help="Stop if a practice does not apply.")] = False,
     output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
     ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
 ) -> None:
-    """Train for good with practices applied, the script unedited. Output and exit code are the command's own.
+    """Run the full training with practices applied. The script is not edited; it keeps its output and exit code.
 
-    Practices change the parts of the job as they are created; names in state dicts stay, so checkpoints load with and
-    without them. What does not apply says why and is left out.
+    Practices change the parts of the job as they are created. Names in state dicts stay the same, so checkpoints load
+    with and without them. A practice that does not apply is left out, with the reason.
 
     Examples:
 
@@ -51,7 +51,7 @@ def run(
     console = make_console(stderr=True, highlight=False)
     first = rank_and_world()[0] == 0
     if not words and first:
-        text = f"the tune in {with_.strip().replace('@', '')} kept nothing: the command runs as it is"
+        text = f"the tune in {with_.strip().replace('@', '')} kept nothing: the command runs unchanged"
         console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
 
     def tell(answers: dict[str, PracticeAnswer]) -> None:
@@ -66,6 +66,6 @@ def run(
         text = f"{', '.join(ran.missing)} does not apply (--strict)"
         console.print(f"[bold red]vivace:[/] {escape(text)}", soft_wrap=True)
     if ran.folder_gone and first:
-        text = f"the command deleted {ran.folder}: what became of the practices is not known; -o FOLDER elsewhere"
+        text = f"the command deleted {ran.folder}, so it is not known which practices were applied; use -o FOLDER"
         console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
     raise typer.Exit(ran.exit_code)

@@ -28,15 +28,15 @@ __all__ = ["status"]
 
 
 def status(
-    job: Annotated[str, typer.Argument(help="A job's number, or the name of one sent from here (the newest).")],
+    job: Annotated[str, typer.Argument(help="Number of a job, or name of one submitted from here (the newest).")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder of the runs' folders.")
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
     ] = Path("runs"),
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how a job stands or ended: exit code, out of memory, out of time; throughput and energy; planned and got.
+    """Show the state of a job or how it ended, its throughput and energy, and how it compares with its plan.
 
-    Throughput and energy are those of a `vivace measure` in the job, or of the lines that the course's script prints.
+    Throughput and energy come from a `vivace measure` in the job, or from the lines that the course's script prints.
 
     Examples:
 
@@ -51,7 +51,7 @@ def status(
     if info is None and run is None:
         raise UserError(
             f"Slurm knows no job {job!r}",
-            hint="give its number; Slurm forgets ended jobs after minutes where the site keeps no accounts (sacct)",
+            hint="use its number; Slurm forgets ended jobs within minutes if the site keeps no accounts (sacct)",
         )
     table = _table(info, run, _logs(job_id or job, output))
     if json:

@@ -43,19 +43,21 @@ def submit(
         typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
     ] = None,
     cluster: Annotated[
-        Text, typer.Option(help="A cluster of `vivace hardware --clusters`. Default: ask Slurm.")
+        Text, typer.Option(help="A cluster from `vivace hardware --clusters`. Default: ask Slurm.")
     ] = None,
-    gpus: Annotated[Text, typer.Option(help="GPUs, or a list of counts: one job each (4,8,16). Default: 1.")] = None,
+    gpus: Annotated[
+        Text, typer.Option(help="Number of GPUs, or a list with one job each (4,8,16). Default: 1.")
+    ] = None,
     time: Annotated[Text, typer.Option(help="Time limit: 5:00:00, 1-12 (days-hours) or 20h. Default: 2 h.")] = None,
     plan: Annotated[
         Path | None, typer.Option(help="Take cluster, GPUs and time from a plan (`vivace plan … --save FILE`).")
     ] = None,
     practices: Annotated[
-        Text, typer.Option("--with", help="Train with these practices (bf16,compile), or @FOLDER: what tune kept.")
+        Text, typer.Option("--with", help="Train with these practices (bf16,compile), or @FOLDER of a tune.")
     ] = None,
     name: Annotated[Text, typer.Option(help="Name of the job. Default: the script's.")] = None,
     account: Annotated[Text, typer.Option(help="Account; the site's suffix is added (xyz → xyz@a100).")] = None,
-    qos: Annotated[Text, typer.Option(help="QoS. Default: the shortest of the cluster's that fits.")] = None,
+    qos: Annotated[Text, typer.Option(help="QoS. Default: the shortest one that fits.")] = None,
     partition: Annotated[Text, typer.Option(help="Partition. Default: the cluster's.")] = None,
     constraint: Annotated[Text, typer.Option(help="Node feature. Default: the cluster's.")] = None,
     module: Annotated[
@@ -63,31 +65,39 @@ def submit(
     ] = None,
     conda: Annotated[Text, typer.Option(help="Conda environment to activate.")] = None,
     container: Annotated[Text, typer.Option(help="Image to run the command in.")] = None,
-    container_kind: Annotated[ContainerKind, typer.Option(help="What runs the image.")] = "singularity",
+    container_kind: Annotated[ContainerKind, typer.Option(help="Container runtime.")] = "singularity",
     env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the job, repeatable.")] = None,
-    gpus_per_task: Annotated[int, typer.Option(help="GPUs a process.")] = 1,
-    cpus_per_task: Annotated[int | None, typer.Option(help="Cores a process. Default: its GPUs' share.")] = None,
-    array: Annotated[Text, typer.Option(help="Job array: 0-9, 1,3,5 or 0-99%8; $SLURM_ARRAY_TASK_ID tells.")] = None,
-    after: Annotated[Text, typer.Option(help="Start after JOB ended well, or afterany:JOB, singleton.")] = None,
-    commands: Annotated[Path | None, typer.Option(help="File with one command a line: one job each.")] = None,
-    split: Annotated[bool, typer.Option(help="Cut a job that no QoS takes in pieces, requeued until done.")] = False,
+    gpus_per_task: Annotated[int, typer.Option(help="GPUs per process.")] = 1,
+    cpus_per_task: Annotated[
+        int | None, typer.Option(help="Cores per process. Default: the share of its GPUs.")
+    ] = None,
+    array: Annotated[
+        Text, typer.Option(help="Job array: 0-9, 1,3,5 or 0-99%8; $SLURM_ARRAY_TASK_ID is the index.")
+    ] = None,
+    after: Annotated[Text, typer.Option(help="Start after JOB succeeds; or afterany:JOB, singleton.")] = None,
+    commands: Annotated[Path | None, typer.Option(help="File with one command per line: one job each.")] = None,
+    split: Annotated[
+        bool, typer.Option(help="Split a job that is too long for any QoS, and requeue it until done.")
+    ] = False,
     once: Annotated[bool, typer.Option("--once", help="Run the command once; it calls srun itself.")] = False,
-    requeue: Annotated[bool, typer.Option(help="Signal the ranks before the end, and start again.")] = True,
-    max_requeues: Annotated[int, typer.Option(help="Restarts at most.")] = 10,
-    retry_crash: Annotated[int, typer.Option(help="Start again after a crash, so many times, beside those.")] = 0,
-    signal_lead: Annotated[int | None, typer.Option(help="Seconds between signal and end. Default: 60 to 300.")] = None,
+    requeue: Annotated[bool, typer.Option(help="Signal the ranks before the time limit, and requeue the job.")] = True,
+    max_requeues: Annotated[int, typer.Option(help="Maximum number of restarts.")] = 10,
+    retry_crash: Annotated[int, typer.Option(help="Restarts after a crash, in addition to --max-requeues.")] = 0,
+    signal_lead: Annotated[
+        int | None, typer.Option(help="Seconds from the signal to the time limit. Default: 60 to 300.")
+    ] = None,
     option: Annotated[
-        list[str] | None, typer.Option("--sbatch", help="Any other option of sbatch, as --sbatch=--exclusive.")
+        list[str] | None, typer.Option("--sbatch", help="Any other sbatch option: --sbatch=--exclusive.")
     ] = None,
     launcher: Annotated[Literal["slurm", "local"], typer.Option(help="local: torchrun on this machine.")] = "slurm",
     output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
     ] = Path("runs"),
     check: Annotated[bool, typer.Option(help="Ask Slurm first whether the job can start.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script; send nothing.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print records, and nothing else, on stdout.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script and submit nothing.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print only the records on stdout.")] = False,
 ) -> None:
-    """Send a training command to Slurm: one process a GPU, script and logs kept in runs/NAME-001.
+    """Submit a training command to Slurm, one process per GPU. Script and logs are kept in runs/NAME-001.
 
     Examples:
 
@@ -173,9 +183,9 @@ def _commands_of(file: Path) -> list[list[str]]:
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        raise UserError(f"{file} holds a line that is no command: {error}", hint="close its quotes") from None
+        raise UserError(f"{file} has a line that is not a command: {error}", hint="close its quotes") from None
     if not found:
-        raise UserError(f"{file} holds no command", hint="one command a line; # begins a comment")
+        raise UserError(f"{file} contains no command", hint="one command per line; # begins a comment")
     return found
 
 

@@ -37,36 +37,38 @@ def tune(
     budget: Annotated[
         float | None, typer.Option(help="Minutes for all trials, compilation included. Default: 10.")
     ] = None,
-    steps: Annotated[int, typer.Option(help="Timed steps a trial. Default: about three seconds' worth.")] = 0,
-    rounds: Annotated[int, typer.Option(help="Paired runs that the proof rests on.")] = 3,
+    steps: Annotated[int, typer.Option(help="Timed steps per trial. Default: about three seconds of steps.")] = 0,
+    rounds: Annotated[int, typer.Option(help="Pairs of runs in the proof.")] = 3,
     harm_steps: Annotated[
         int | None,
-        typer.Option(help="Look for harm over at least so many steps: one more pair of runs. Default: as needed."),
+        typer.Option(
+            help="Check for harm over at least this many steps, with one more pair of runs. Default: as needed."
+        ),
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option(help="Also take practices of this risk: `--allow algorithmic` (another optimisation problem)."),
+        typer.Option(help="Also use practices of this risk: `--allow algorithmic` (a different optimisation problem)."),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with an interrupted tune: its folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue an interrupted tune: its folder.")] = None,
     slurm: Annotated[
         str | None,
-        typer.Option(help="Send each trial as a Slurm job: options of srun, as '--gpus=1 --time=10 -A xyz'."),
+        typer.Option(help="Run each trial as a Slurm job with these srun options: '--gpus=1 --time=10 -A xyz'."),
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Stop each trial after so many seconds.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Stop each trial after this many seconds.")] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder for the run's own folder.")
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
     ] = Path("runs"),
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     in_copy: InCopy = False,
     link: Link = None,
     keep_copy: KeepCopy = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the proof, and nothing else, on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print only the proof on stdout.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every trial.")] = False,
 ) -> None:
-    """Try the fixes, keep what pays, prove the gain and that nothing is harmed. The script is not edited.
+    """Try the fixes, keep those that pay, prove the gain and check for harm. The script is not edited.
 
-    Each trial is a fresh process. Changes that make another optimisation problem are only proposed. Without a command,
-    the example that ships with vivace is tuned.
+    Each trial is a fresh process. Changes of the optimisation problem are only proposed. Without a command, vivace
+    tunes the example that ships with it.
 
     Examples:
 
@@ -102,8 +104,8 @@ def _options_of(resume: Path, budget: float | None) -> Options:
     if budget is None:
         return options
     if 60 * budget < options.budget_s and (resume / "proof.json").is_file():
-        hint = f"it had {options.budget_s / 60:g} minutes; a larger --budget tries what there was no time for"
-        raise UserError(f"{resume} is finished: with less time there is nothing to go on with", hint=hint)
+        hint = f"it had {options.budget_s / 60:g} minutes; use a larger --budget to try the rest"
+        raise UserError(f"{resume} is finished: a smaller budget leaves nothing to do", hint=hint)
     return replace(options, budget_s=60 * budget)
 
 
@@ -137,7 +139,7 @@ def _srun_options(text: str) -> list[str]:
 
 
 def _tell_how_to_go_on(console: Console, folder: Path) -> None:
-    console.print("[bold yellow]vivace:[/] interrupted; what was measured is kept")
+    console.print("[bold yellow]vivace:[/] interrupted; finished trials are kept")
     again = f"vivace tune --resume {shlex.quote(str(folder))}"
     console.print(f"[dim]  go on with: {escape(again)}[/]", soft_wrap=True)
 
