@@ -96,7 +96,7 @@ def _answer(record: dict[str, Any], finder: str) -> str:
     if finder == "batch":
         answer = f"knee {record['knee']}, largest {record['largest']}, first too large {record['first_too_large']}"
     else:
-        answer = f"{','.join(record['words']) or 'the own setting'}, speed-up {record['speedup']}"
+        answer = f"{','.join(record['words']) or 'the own setting'}, speedup {record['speedup']}"
     return f"{answer}; {record['ended']}"
 
 

@@ -4,7 +4,7 @@
     python benchmarks/public_scripts.py --only char_lm,gan --tune-minutes 2
     python benchmarks/public_scripts.py --quick --device cpu
 
-Each example goes through `vivace tune` with a short budget. A row holds the speed-up with its interval from the tune's
+Each example goes through `vivace tune` with a short budget. A row holds the speedup with its interval from the tune's
 own paired runs, the verdict on the losses, the practices that were taken, and what broke, if something did: trials
 that crashed or ran out of memory are counted in ``trials_failed``. Appends to results/public_scripts.csv.
 """

@@ -5,7 +5,7 @@
     python benchmarks/tune_h200.py --only resnet --words tf32,cudnn_benchmark,channels_last,bf16,fused_optimizer,compile
     python benchmarks/tune_h200.py --quick --device cpu
 
-For each script: `vivace tune` finds a set of practices (its time and its own speed-up are the row ``tune``); then the
+For each script: `vivace tune` finds a set of practices (its time and its own speedup are the row ``tune``); then the
 script with that set and the hand-tuned loops of handtuned.py run in turn, each in a fresh process, measured by the same
 code. The row ``tuned`` holds the ratio to each hand-tuned side, with a 95 % interval over the rounds.
 

@@ -94,7 +94,7 @@ class Preemption:
             os.kill(os.getpid(), number)
 
     def should_stop(self) -> bool:
-        """True on all ranks at the same step, once any of them was signalled. Call it once a step, on every rank."""
+        """True on all ranks at the same step, once any of them was signalled. Call it once per step, on every rank."""
         dist = _initialized_distributed()
         if dist is None:
             return self.signal is not None

@@ -41,7 +41,7 @@ def test_a_folder_without_records_is_a_clear_error(vivace: Callable, tmp_path: P
     (tmp_path / "empty").mkdir()
     done = vivace("report", "empty")
     assert done.code == 2
-    assert "empty holds no record of vivace" in done.err
+    assert "empty contains no vivace record" in done.err
     assert "vivace tune" in done.err
     assert "Traceback" not in done.err
 

@@ -69,7 +69,7 @@ def test_after_ctrl_c_the_hint_names_the_folder_and_the_new_budget_is_kept(tmp_p
         ["tune", "--resume", str(folder), "--budget", "7"], tmp_path, lambda: any(folder.glob("trials/*/stdout.log"))
     )
     assert done.code == 130, done.err
-    assert f"go on with: vivace tune --resume {folder}\n" in done.err
+    assert f"continue with: vivace tune --resume {folder}\n" in done.err
     kept = folder / "tune.json"
     assert json.loads(kept.read_text())["budget_s"] == 420.0
     assert kept.stat().st_mode & 0o777 == 0o600

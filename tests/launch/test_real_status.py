@@ -86,7 +86,7 @@ def test_a_folder_removed_before_the_start_keeps_the_job_from_starting_and_that_
     for options in ([], ["--err"], ["-f"]):
         done = bench.vivace("logs", record["job_id"], *options)
         assert done.returncode == 2
-        assert "is gone" in done.stderr
+        assert "no longer exists" in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -96,7 +96,7 @@ def test_a_folder_removed_while_the_job_runs_costs_the_output_and_not_the_job(be
     shutil.rmtree(record["folder"])
     done = bench.vivace("logs", record["job_id"], "-f")  # must not wait for a file that will not come
     assert "the job is running, and its output is lost" in done.stderr
-    assert "is gone" in lines(bench, record["job_id"])["logs"]
+    assert "no longer exists" in lines(bench, record["job_id"])["logs"]
     (bench.folder / "go").touch()
     assert bench.end(record) == "COMPLETED"
 

@@ -67,7 +67,7 @@ def test_kernel_names_tell_the_width_of_their_operands(name: str, bits: str):
 
 
 def test_bf16_that_was_counted_and_tf32_that_ran_contradict_each_other():
-    """As seen on an H200: 189 ms a step, reported as bf16 with 15 % MFU."""
+    """As seen on an H200: 189 ms per step, reported as bf16 with 15 % MFU."""
     (found,) = contradictions(flops(bf16=99, fp32=1), profile(**{TF32: 90, "triton_poi_fused_add": 30}), 0.189, H200)
     assert found.kind == "counted-16-ran-32"
     assert found.evidence == {"counted_share": 0.99, "ran_share": 1.0, "products_32_ms": 90.0}
@@ -150,7 +150,7 @@ def test_the_terminal_shows_it_first_and_no_mfu():
     (found,) = contradictions(flops(bf16=100), profile(**{TF32: 90}), 0.189, H200)
     text = in_terminal(measurement_view(measurement(contradictions=(found,)), "runs/x"), width=250)
     assert text.strip().startswith("CONTRADICTION: 100% of the FLOPs are counted as 16-bit")
-    assert "not given: the arithmetic that was counted is not what ran" in text
+    assert "not shown: the counted arithmetic is not what ran" in text
 
 
 def test_the_page_shows_it_before_its_title():

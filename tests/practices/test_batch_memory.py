@@ -43,7 +43,7 @@ def test_found_when_steps_wait_for_large_batches_of_workers():
         "loader_wait_ms": 40.0, "launch_wait_ms": 0.0, "batch_mib": 150.0, "gib_per_s": 1.46, "num_workers": 6,
     }  # fmt: skip
     assert "waits 40.0 of 100.0 ms" in found.says
-    assert "150 MiB a step, 1.5 GiB/s" in found.says
+    assert "150 MiB per step, 1.5 GiB/s" in found.says
     assert found.where == ("train.py", 12)
     assert found.why_not is None
 

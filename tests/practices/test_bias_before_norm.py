@@ -26,7 +26,7 @@ def test_found_and_priced_by_its_share_of_the_small_passes():
 
 
 def test_where_the_gpu_waits_for_the_host_their_launches_count_too():
-    """The row of benchmarks/defects/r05 on an H200: 12 biases, 250 kernels, 7.7 ms a step of which 3.1 are kernels."""
+    """The row of benchmarks/defects/r05 on an H200: 12 biases, 250 kernels, 7.7 ms per step, 3.1 in kernels."""
     roles = {"norm": 2.33, "convolution": 1.7, "layout": 1.0, "elementwise": 0.61, "reduction": 0.32}
     biased = {"biases_before_norm": tuple("abcdefghijkl"), "modules": {"convolution": 12}}
     m = measurement(step_ms=7.71, roles=roles, structure=biased, profile={"kernels_per_step": 250.0})

@@ -1,4 +1,4 @@
-"""ddp_no_sync: gradients of DDP are exchanged once a step, and are the same mean; found and priced by how often."""
+"""ddp_no_sync: gradients of DDP are exchanged once per step, and are the same mean; found and priced by how often."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_over_several_gpus_it_is_priced_by_idle_and_communication():
     assert found is not None
     assert found.exposed_ms == 35.0
     assert found.where == ("train.py", 7)
-    assert found.why_not == "one process a GPU needs torchrun and a few lines"
+    assert found.why_not == "one process per GPU needs torchrun and a few lines"
 
 
 def test_around_one_gpu_the_price_is_small():
@@ -75,7 +75,7 @@ def test_around_one_gpu_the_module_is_called_with_the_very_same_inputs(change: L
     ("devices", "inputs", "why"),
     [
         ([], (), "DataParallel without a GPU already calls its module directly"),
-        ([0, 1], (), "DataParallel over 2 GPUs: one process a GPU needs torchrun and a few lines"),
+        ([0, 1], (), "DataParallel over 2 GPUs: one process per GPU needs torchrun and a few lines"),
         ([0], (torch.ones(1),), None),  # on the host: DataParallel copies it to the GPU
     ],
 )

@@ -39,7 +39,7 @@ def test_both_add_up_but_padding_is_not_waited_for_twice():
     assert found is not None
     assert found.exposed_ms == pytest.approx(0.5 * 90.0 + 0.5 * 20.0)
     assert "50% of the tokens are padding" in found.says
-    assert "computes 20.0 ms a step more" in found.says
+    assert "computes 20.0 ms per step more" in found.says
 
 
 def test_ranks_that_wait_for_the_longest_are_priced_by_the_wait():

@@ -50,7 +50,7 @@ def test_a_loader_made_anew_for_every_epoch_is_left_to_the_user():
         {"persistent_workers": True},
         {"num_workers": 0},
         {"epochs": 0, "epoch_start_ms": 0.0},  # still in its first epoch
-        {"batches": 5000, "epochs": 1},  # long epochs: 0.3 ms a step
+        {"batches": 5000, "epochs": 1},  # long epochs: 0.3 ms per step
     ],
 )
 def test_not_found_when_present_or_of_no_use(change: dict):

@@ -12,7 +12,7 @@ from practices.loaders import loader
 from vivace.practices.prefetch import PRACTICE, find
 
 WITH_WORKERS = {"num_workers": 4, "prefetch_factor": 2}
-# Two of thirty steps wait 150 ms each: 10 ms a step.
+# Two of thirty steps wait 150 ms each: 10 ms per step.
 ACCIDENTS = (0.0,) * 9 + (150.0,) + (0.0,) * 15 + (150.0,) + (0.0,) * 4
 
 
@@ -44,7 +44,7 @@ def test_found_when_a_few_steps_wait_for_long():
         (ACCIDENTS, {"prefetch_factor": 16}),
         (ACCIDENTS, {"epochs": 2, "epoch_start_ms": 300.0}),  # the waits are the starts of epochs
         ((0.0,) * 30, {}),
-        ((0.0,) * 29 + (8.0,), {}),  # 0.3 ms a step
+        ((0.0,) * 29 + (8.0,), {}),  # 0.3 ms per step
     ],
 )
 def test_not_found_when_present_or_of_no_use(series: tuple[float, ...], fields: dict):

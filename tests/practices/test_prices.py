@@ -28,7 +28,7 @@ def saved_ms(found: Found | None) -> float:
 
 
 def host_bound(**changes) -> Measurement:
-    """100 ms a step, of which the GPU is busy for 40, and nothing to wait for but the host."""
+    """100 ms per step, of which the GPU is busy for 40, and nothing to wait for but the host."""
     return measurement(step_ms=100.0, roles={"matmul": 30.0, "elementwise": 10.0}, flops={"fp32": 10**12}, **changes)
 
 

@@ -27,7 +27,7 @@ VARYING = {
     "allocator": AllocatorUse(steps=40, device_allocs=1200, device_frees=1100, segments=1200, retries=0),
     "profile": {"runtime": (RuntimeCall(name="cudaMalloc", per_step=30, ms_per_step=50.0),)},
 }
-"""The speech-like job of issue 13: 80.6 ms a step, and 18.1 with the same batch again."""
+"""The speech-like job of issue 13: 80.6 ms per step, and 18.1 with the same batch again."""
 PROBED = Probed(same_batch_ms=18.1)
 
 
@@ -60,7 +60,7 @@ def test_practices_of_the_allocator_are_priced_by_its_calls():
         found = practice.find_probed(measurement(**VARYING), PROBED)
         assert found is not None
         assert found.exposed_ms == pytest.approx(50.0)
-        assert "asked the driver for memory 30.0 times a step" in found.says
+        assert "asked the driver for memory 30.0 times per step" in found.says
 
 
 def test_the_block_to_take_is_a_quarter_more_than_the_peak():

@@ -109,7 +109,7 @@ def test_workers_that_are_ahead_of_the_pinning_thread_are_not_its_business():
 
 
 def test_starts_of_epochs_are_not_its_business_when_there_are_workers():
-    """2 s of starting over 30 batches are 67 ms a step: more than the wait, so nothing is left for more workers."""
+    """2 s of starting over 30 batches are 67 ms per step: more than the wait, so nothing is left for more workers."""
     assert find(waiting(loader(num_workers=2, wait_ms=0.0, epochs=4, epoch_start_ms=2000.0))) is None
 
 

@@ -9,13 +9,13 @@ from vivace.report.findings_view import findings_view
 
 
 def test_a_cause_is_told_also_where_nothing_was_found():
-    findings = Findings(measurement="m.json", findings=(), verdict="tuned", notes=("the loader costs 12 ms a step",))
+    findings = Findings(measurement="m.json", findings=(), verdict="tuned", notes=("the loader costs 12 ms per step",))
     shown = in_terminal(findings_view(findings, made_measurement()))
     assert "Well tuned" in shown
-    assert shown.endswith("\ncause: the loader costs 12 ms a step\n")
+    assert shown.endswith("\ncause: the loader costs 12 ms per step\n")
     unknown = findings.model_copy(update={"verdict": Verdict.UNKNOWN, "notes": ("incomplete: the run ended",)})
     assert in_terminal(findings_view(unknown, made_measurement())).endswith(
-        "is not whole.\nincomplete: the run ended\n"
+        "is incomplete.\nincomplete: the run ended\n"
     )
 
 

@@ -20,7 +20,7 @@ GREEN, YELLOW, RED = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 
 def test_no_line_to_copy_is_broken_at_the_width_of_the_terminal():
     by_hand = "\n".join("x" * 100 + f" {n}" for n in range(2))
-    note = f"not tried for want of time: compile; go on with: {LONG}"
+    note = f"not tried for want of time: compile; continue with: {LONG}"
     gain = Gain(practice="bf16", risk=Risk.ROUNDING, by_hand=by_hand)
     proof = made_proof(practices=(gain,), proposed=(made_finding(by_hand=LONG),), run_with=LONG, notes=(note,))
     lines = in_terminal(proof_view(proof)).splitlines()
@@ -55,15 +55,15 @@ def test_the_page_does_not_call_losses_that_were_not_compared_a_result():
     [
         (
             {"harm": Harm(verdict="outside the band", says="so")},
-            "what is faster changes the losses",
+            "the faster set changes the training",
             "the losses changed",
         ),
         (
             {"ended": "006-round0-tuned: crash"},
-            "did not get through (006-round0-tuned: crash)",
+            "a run of the proof failed (006-round0-tuned: crash)",
             "Faster, but not proved",
         ),
-        ({}, "Nothing that was tried makes this job faster", "Nothing tried beats the noise"),
+        ({}, "No practice made this job faster", "Nothing tried beats the noise"),
     ],
 )
 def test_where_nothing_is_recommended_the_first_line_says_why(fields: dict[str, Any], terminal: str, title: str):

@@ -44,7 +44,7 @@ def test_page_and_terminal_say_alike_whether_memory_was_the_limit():
     assert "leaves 2.00 GiB" not in page
     limited = found.model_copy(update={"first_too_large": 9, "memory": "GPU"})
     page = run_page(RunFolder(FOLDER, batch=limited))
-    assert "The largest that leaves 2.00 GiB of GPU memory is 8." in page
+    assert "The largest that leaves 2.00 GiB of GPU memory free is 8." in page
 
 
 def test_the_headline_of_a_loader_names_what_its_command_sets():

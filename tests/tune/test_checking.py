@@ -45,7 +45,7 @@ def test_for_ci_the_exit_code_says_whether_too_much_is_left(vivace):
 
 
 def test_time_that_no_finding_explains_is_said_and_fails_in_ci(vivace):
-    """Of some 100 ms a step, loading explains 20. With the same batch again the other 80 are gone too."""
+    """Of some 100 ms per step, loading explains 20. With the same batch again the other 80 are gone too."""
     script = (sys.executable, str(SCRIPTS / "slow_at_new_batches.py"))
     done = vivace("check", "--json", "--steps", "8", "--fail-over", "2.5", "--", *script)
     left = done.record["unexplained"]
@@ -106,4 +106,4 @@ def test_the_page_for_a_person_says_what_to_change(vivace):
     done = vivace("check", "--quiet", "--steps", "8", "--no-probes", "--", *script)
     assert "num_workers=" in done.out
     assert f"slow_loader.py:{line_of('DataLoader(Slow')}" in done.out
-    assert "the best should bring about" in done.out
+    assert "likely speedup from the best" in done.out

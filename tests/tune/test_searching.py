@@ -183,7 +183,7 @@ def test_of_two_precisions_one_goes_into_the_bundle(search_in):
 
 
 def test_a_loader_that_only_a_compiled_step_waits_for_is_found(search_in):
-    """60 ms a batch: not felt at 62 ms a step, and the limit once compiled code needs 40."""
+    """60 ms a batch: not felt at 62 ms per step, and the limit once compiled code needs 40."""
     world = World({"bf16": 1.6, "compile": 1.6}, batch_ms=60.0)
     found = search_in(world)
     assert set(found.words) == {"bf16", "compile", "prefetch=8"}
@@ -204,7 +204,7 @@ def test_cuda_graphs_go_first_where_the_gpu_waits_for_launches_and_plain_compile
 
 
 def test_what_does_not_pay_because_of_the_loader_is_tried_with_a_faster_loader(search_in):
-    """62.5 ms a step, and a loader of one batch in 62: compiled code alone cannot show what it is worth."""
+    """62.5 ms per step, and a loader of one batch in 62: compiled code alone cannot show what it is worth."""
     world = World({"bf16": 1.6, "compile": 1.6}, batch_ms=62.0)
     found = search_in(world)
     assert set(found.words) == {"bf16", "compile", "prefetch=8"}
@@ -250,7 +250,7 @@ def test_what_there_was_no_time_for_is_said_with_the_budget_that_goes_on(search_
     assert {gain.practice for gain in proof.practices} == {"channels_last", "bf16"}
     (note,) = [note for note in proof.notes if note.startswith("not tried for want of time: compile")]
     # 70 s were used; two trials, two pairs, and twice two minutes to compile.
-    assert note.endswith("go on with: vivace tune --resume runs/train-001 --budget 7")
+    assert note.endswith("continue with: vivace tune --resume runs/train-001 --budget 7")
 
 
 def test_a_machine_on_which_the_unchanged_job_is_not_steady_is_told(search_in):
@@ -327,7 +327,7 @@ def test_where_the_rest_cannot_be_proved_nothing_is_recommended(search_in):
     assert proof.practices == ()
     assert proof.losses_in_band is False
     # 50 s were used: two suspects to look at and a pair need 40 more.
-    assert any(note.endswith("go on with: vivace tune --resume runs/train-001 --budget 2") for note in proof.notes)
+    assert any(note.endswith("continue with: vivace tune --resume runs/train-001 --budget 2") for note in proof.notes)
 
 
 def test_losses_of_the_searchs_own_run_of_the_set_are_compared_too(search_in):
@@ -412,7 +412,7 @@ def test_a_gain_that_the_time_was_too_short_for_is_told_with_the_pairs_that_it_n
     assert "after 1 pair of runs" in note
     assert "if it is 1.20×, about 5 pairs would prove it" in note
     # 50 s were used; four pairs more take 80 s.
-    assert note.endswith("go on with: vivace tune --resume runs/train-001 --budget 3")
+    assert note.endswith("continue with: vivace tune --resume runs/train-001 --budget 3")
 
 
 def test_fewer_rounds_than_were_asked_for_are_said(search_in):
@@ -427,7 +427,7 @@ def test_mfu_is_scaled_from_a_run_with_evidence_in_the_same_arithmetic(search_in
     assert proof.before is not None
     assert proof.after is not None
     assert proof.before.mfu == pytest.approx(0.1)
-    assert proof.after.mfu == pytest.approx(0.4)  # bf16 and channels_last together had evidence, at 40 ms a step
+    assert proof.after.mfu == pytest.approx(0.4)  # bf16 and channels_last together had evidence, at 40 ms per step
 
 
 def test_compiled_sets_lose_first_what_costs_no_new_compilation(search_in):

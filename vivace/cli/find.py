@@ -188,6 +188,6 @@ def _search(
         again = f"vivace find {asked.what} --resume {shlex.quote(str(folder))}"
         again += "" if search.interrupted else f" --budget {2 * asked.budget_s / 60:g}"
         console.print(f"[bold yellow]vivace:[/] {escape(search.ended)}; finished runs are kept", soft_wrap=True)
-        console.print(f"[dim]  go on with: {escape(again)}[/]", soft_wrap=True)
+        console.print(f"[dim]  continue with: {escape(again)}[/]", soft_wrap=True)
     if search.interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)

@@ -141,7 +141,7 @@ def _srun_options(text: str) -> list[str]:
 def _tell_how_to_go_on(console: Console, folder: Path) -> None:
     console.print("[bold yellow]vivace:[/] interrupted; finished trials are kept")
     again = f"vivace tune --resume {shlex.quote(str(folder))}"
-    console.print(f"[dim]  go on with: {escape(again)}[/]", soft_wrap=True)
+    console.print(f"[dim]  continue with: {escape(again)}[/]", soft_wrap=True)
 
 
 def _write_page(folder: Path, console: Console) -> Path | None:

@@ -24,7 +24,7 @@ __all__ = ["run_locally", "torchrun_words"]
 
 
 def torchrun_words(command: Sequence[str], processes: int) -> list[str]:
-    """The command under torchrun, one process a GPU.
+    """The command under torchrun, one process per GPU.
 
     >>> torchrun_words(["python", "-u", "train.py", "-b", "8"], 2)[1:]
     ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2', 'train.py', '-b', '8']

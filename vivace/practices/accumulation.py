@@ -18,7 +18,7 @@ def find(m: Measurement) -> Found | None:
     return Found(
         exposed_ms=0.0,  # it makes room, not speed
         evidence={"batch_size": m.batch_size, "backward_passes_per_step": m.micro_batches or 1.0, "limit": limit},
-        says=f"{limit}; two passes of {(m.batch_size or 0) // 2} samples a step need about half the activations",
+        says=f"{limit}; two passes of {(m.batch_size or 0) // 2} samples per step need about half the activations",
         by_hand=_LINES,
     )
 

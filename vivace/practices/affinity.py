@@ -75,7 +75,7 @@ def find(m: Measurement) -> Found | None:
     return Found(
         exposed_ms=saved,
         evidence={"ranks_on_the_host": len(here), "cores_of_every_rank": here[0].cores, "usable_cores": free},
-        says=f"{len(here)} ranks are bound to the same {shared} cores: at most {saved:.1f} ms a step",
+        says=f"{len(here)} ranks are bound to the same {shared} cores: at most {saved:.1f} ms per step",
         why_not="whoever starts the ranks binds them; a process cannot take more cores than it is given",
     )
 

@@ -77,7 +77,7 @@ def find(m: Measurement) -> Found | None:
             "switched_off": ", ".join(off) or None,
         },
         says=(
-            f"{structure.softmax_squares} softmaxes a step work on whole squares of attention scores; with their "
+            f"{structure.softmax_squares} softmaxes per step work on whole squares of attention scores; with their "
             f"scaling, masks and dropout they take at most {saved:.1f} ms of a step"
         ),
         by_hand=_lines(m, off),

@@ -246,7 +246,7 @@ def _launches_ms(m: Measurement, rate: float) -> float:
 def _says(m: Measurement, waits: float, launches: float, size: float, rate: float) -> str:
     if waits >= launches:
         return (
-            f"every step waits {waits:.1f} of {step_ms(m):.1f} ms for a loader that sends {size:.0f} MiB a step, "
+            f"every step waits {waits:.1f} of {step_ms(m):.1f} ms for a loader that sends {size:.0f} MiB per step, "
             f"{rate:.1f} GiB/s, each batch in new shared memory"
         )
     return (

@@ -72,7 +72,7 @@ def _to_switch_off(m: Measurement, probed: Probed | None) -> Found | None:
         },
         says=(
             f"{described(m)}: for each, cuDNN measures its algorithms again and torch gives all cached memory back "
-            f"before; up to {cost:.1f} ms a step"
+            f"before; up to {cost:.1f} ms per step"
         ),
         setting="cudnn_benchmark=off",
         by_hand=lines("off"),

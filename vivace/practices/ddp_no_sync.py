@@ -1,4 +1,4 @@
-"""DDP under gradient accumulation: exchange gradients once a step, not after every backward pass."""
+"""DDP under gradient accumulation: exchange gradients once per step, not after every backward pass."""
 
 from __future__ import annotations
 
@@ -168,8 +168,8 @@ def _found(m: Measurement, exchanges_ms: float, measured: bool) -> Found | None:
             "measured_by_a_differential_run": measured,
         },
         says=(
-            f"DDP exchanges gradients {exchanges:.0f} times a step, after every backward pass; once is enough: "
-            f"{saved:.1f} ms a step"
+            f"DDP exchanges gradients {exchanges:.0f} times per step, after every backward pass; once is enough: "
+            f"{saved:.1f} ms per step"
         ),
         where=(wrapper.where.file, wrapper.where.line) if wrapper.where else None,
         why_not=_why_not(wrapper),
@@ -193,7 +193,7 @@ def _why_not(wrapper: Wrapper) -> str | None:
 
 PRACTICE = Practice(
     name="ddp_no_sync",
-    title="gradients exchanged once a step",
+    title="gradients exchanged once per step",
     family="structure",
     risk="rounding",
     source="PyTorch notes on DistributedDataParallel: no_sync() under gradient accumulation.",
@@ -201,7 +201,7 @@ PRACTICE = Practice(
         "With gradient accumulation only the sum over all backward passes is used, but DDP exchanges gradients after "
         "each of them: it copies them into buckets, averages them over the ranks and copies them back. With no_sync() "
         "around all passes but the last, they are added up locally and exchanged once: the same mean, with other "
-        "rounding. Buffers (running means) of other ranks than the first are also brought in line once a step."
+        "rounding. Buffers (running means) of other ranks than the first are also brought in line once per step."
     ),
     by_hand=(
         "last = (i + 1) % accumulation == 0\n"

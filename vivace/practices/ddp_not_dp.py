@@ -1,4 +1,4 @@
-"""DistributedDataParallel, not DataParallel: one process a GPU instead of threads that share one interpreter."""
+"""DistributedDataParallel, not DataParallel: one process per GPU instead of threads that share one interpreter."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LookThrough(Change):
         count = len(wrapper.device_ids)
         if count != 1:
             self.refused = self.refused or (
-                f"DataParallel over {count} GPUs: one process a GPU needs torchrun and a few lines"
+                f"DataParallel over {count} GPUs: one process per GPU needs torchrun and a few lines"
                 if count
                 else "DataParallel without a GPU already calls its module directly"
             )
@@ -83,7 +83,7 @@ def _over_several(m: Measurement, devices: int, where: tuple[str, int] | None) -
             "step"
         ),
         where=where,
-        why_not="one process a GPU needs torchrun and a few lines",
+        why_not="one process per GPU needs torchrun and a few lines",
     )
 
 
@@ -115,7 +115,7 @@ PRACTICE = Practice(
     source="R4: nn.parallel.DistributedDataParallel. DLO-JZ, data parallelism.",
     why=(
         "DataParallel copies the model to every GPU at every step, drives them from one Python process, and gathers "
-        "outputs and gradients on the first. DistributedDataParallel runs one process a GPU and averages gradients "
+        "outputs and gradients on the first. DistributedDataParallel runs one process per GPU and averages gradients "
         "while the backward still runs. Around a single GPU, DataParallel is only a detour: vivace looks through it, "
         "and the names in checkpoints stay."
     ),

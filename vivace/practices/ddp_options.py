@@ -79,7 +79,7 @@ def _choice(searches: bool, unused: int | None) -> str:
 
 def _says(searches: bool, unused: int | None, searching: float, copies: float) -> str:
     if not searches:
-        return f"DDP copies every gradient into its buckets and back: {copies:.2f} ms a step"
+        return f"DDP copies every gradient into its buckets and back: {copies:.2f} ms per step"
     if unused == 0:
         return (
             "find_unused_parameters=True, but every parameter got a gradient: DDP walks the graph at every step and "

@@ -73,7 +73,7 @@ def _found(m: Measurement, probed: Probed | None) -> Found | None:
         },
         says=(
             f"{_happened(m, is_full_of_holes)}; {holes:.1f} GiB are reserved but not in use at the peak: "
-            f"at most {saved:.1f} ms a step"
+            f"at most {saved:.1f} ms per step"
         ),
         why_not=f"{_VARIABLE} is set already ({m.structure.allocator})" if m.structure.allocator else None,
     )
@@ -85,7 +85,9 @@ def _happened(m: Measurement, is_full: bool) -> str:
         return f"the allocator found no room {device.alloc_retries} times, freed its cache and waited for the GPU"
     if is_full or use is None:
         return "the card is nearly full"
-    return f"the allocator asked the driver for memory {(use.device_allocs or 0) / max(1, use.steps):.1f} times a step"
+    return (
+        f"the allocator asked the driver for memory {(use.device_allocs or 0) / max(1, use.steps):.1f} times per step"
+    )
 
 
 PRACTICE = Practice(

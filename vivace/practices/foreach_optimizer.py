@@ -48,7 +48,7 @@ def find(m: Measurement) -> Found | None:
         exposed_ms=spent,
         likely=likely_saved(m, *(Less(share * host, share * spent) for share in _SAVED)),
         evidence={"optimizer_ms": round(spent, 3), "optimizer": worst.name, "tensors": worst.tensors},
-        says=f"{worst.name} takes {spent:.1f} ms a step: it updates {worst.tensors} tensors one after the other",
+        says=f"{worst.name} takes {spent:.1f} ms per step: it updates {worst.tensors} tensors one after the other",
         where=(worst.where.file, worst.where.line) if worst.where else None,
         by_hand=f"torch.optim.{worst.name}(…)   # without foreach=False" if worst.has_foreach else None,
         why_not=None if worst.has_foreach else f"{worst.name} has no foreach implementation",

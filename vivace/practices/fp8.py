@@ -61,7 +61,7 @@ def find(m: Measurement) -> Found | None:
         evidence={"large_products_share_of_flops": round(share, 3), "matmul_ms": round(role_ms(m, "matmul"), 3)},
         says=(
             f"{share:.0%} of the products are large enough for fp8, at twice the rate of bf16: at most "
-            f"{saved:.1f} ms a step, and only together with compile"
+            f"{saved:.1f} ms per step, and only together with compile"
         ),
     )
 

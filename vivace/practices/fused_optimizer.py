@@ -108,7 +108,7 @@ def find(m: Measurement) -> Found | None:
         exposed_ms=spent,
         likely=likely_saved(m, *(Less(share * host, share * spent) for share in _SAVED)),
         evidence={"optimizer_ms": round(spent, 3), "optimizer": worst.name, "tensors": worst.tensors},
-        says=f"{worst.name} takes {spent:.1f} ms a step for {worst.tensors} tensors; a fused one takes a few kernels",
+        says=f"{worst.name} takes {spent:.1f} ms per step for {worst.tensors} tensors; a fused one takes a few kernels",
         where=(worst.where.file, worst.where.line) if worst.where else None,
         by_hand=f"torch.optim.{worst.name}(…, fused=True)",
     )

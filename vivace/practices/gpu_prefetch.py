@@ -169,7 +169,7 @@ def find(m: Measurement) -> Found | None:
             "mib_per_step": round(size, 2),
             "num_workers": loader.num_workers,
         },
-        says=f"the GPU waits {exposed:.1f} ms a step while {size:.1f} MiB are copied to it; it could compute meanwhile",
+        says=f"the GPU waits {exposed:.1f} ms per step while {size:.1f} MiB are copied to it; it could compute instead",
         where=spot(loader),
         why_not=None if loader.num_workers else "the loader has no workers: ask for workers too",
     )

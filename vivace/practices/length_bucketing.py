@@ -28,7 +28,7 @@ def find(m: Measurement) -> Found | None:
         [f"{padding:.0%} of the tokens are padding, on which {padded:.1f} ms of a step are spent"] if padding else []
     )
     if unbalanced:
-        parts.append(f"the rank with the longest samples computes {unbalanced:.1f} ms a step more than the average")
+        parts.append(f"the rank with the longest samples computes {unbalanced:.1f} ms per step more than the average")
     return Found(
         exposed_ms=exposed,
         likely=share_saved(exposed, Shares(1.0, 0.6, _AT_MOST)),

@@ -84,7 +84,7 @@ def find(m: Measurement) -> Found | None:
             "idle_ms": round(idle, 3),
             "line": f"{syncs[0].file.rsplit('/', 1)[-1]}:{syncs[0].line}",
         },
-        says=f"torchmetrics makes the host wait for the GPU {sum(s.per_step for s in syncs):.0f} times a step",
+        says=f"torchmetrics makes the host wait for the GPU {sum(s.per_step for s in syncs):.0f} times per step",
         where=(syncs[0].file, syncs[0].line),
     )
 

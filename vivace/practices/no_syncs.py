@@ -37,7 +37,7 @@ def find(m: Measurement) -> Found | None:
             "idle_ms": round(idle, 3),
             "lines": lines,
         },
-        says=f"the host waits for the GPU {sum(s.per_step for s in syncs):.0f} times a step, then the GPU for the host",
+        says=f"the host waits for the GPU {sum(s.per_step for s in syncs):.0f} times per step, then the GPU waits",
         where=(worst.file, worst.line),
         part_of=() if reads else ("tensors_on_device", "pin_memory", "non_blocking"),
         by_hand=(

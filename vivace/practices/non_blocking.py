@@ -75,7 +75,7 @@ def find(m: Measurement) -> Found | None:
             "host_waits_for_copies_ms": round(waits, 3),
             "pinned_mib_per_step": round(size, 2),
         },
-        says=f"the host waits {waits:.1f} ms a step until {size:.1f} MiB of pinned memory are copied to the GPU",
+        says=f"the host waits {waits:.1f} ms per step until {size:.1f} MiB of pinned memory are copied to the GPU",
         where=(where.file, where.line) if where else None,
     )
 

@@ -55,7 +55,7 @@ def find(m: Measurement) -> Found | None:
         },
         says=(
             f"every epoch of {loader.batches / loader.epochs:.0f} batches starts {loader.num_workers} workers again: "
-            f"{start:.0f} ms until its first batch, {exposed:.1f} ms a step"
+            f"{start:.0f} ms until its first batch, {exposed:.1f} ms per step"
         ),
         where=spot(loader),
         why_not="the script makes a new loader for every epoch: make one before the loop" if again else None,

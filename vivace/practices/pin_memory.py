@@ -41,7 +41,7 @@ def find(m: Measurement) -> Found | None:
         exposed_ms=copies,
         likely=likely_saved(m, *(Less(copies - left, copies - left, gap=0.5) for left in _left_ms(m, size, copies))),
         evidence={"copy_ms": round(copies, 3), "pageable_mib_per_step": round(size, 2), "pin_memory": False},
-        says=f"{size:.1f} MiB a step are copied from pageable memory; the GPU waits {copies:.1f} ms for them",
+        says=f"{size:.1f} MiB per step are copied from pageable memory; the GPU waits {copies:.1f} ms for them",
         where=(where.file, where.line) if where else None,
     )
 

@@ -81,7 +81,7 @@ def _found(m: Measurement, probed: Probed | None) -> Found | None:
             "reserved_peak_gib": round(device.reserved_peak_gib, 2),
             "allocated_peak_gib": round(device.allocated_peak_gib, 2),
         },
-        says=f"inputs come in {m.input_shapes} shapes and {_happened(m, calls)}: {saved:.1f} ms a step",
+        says=f"inputs come in {m.input_shapes} shapes and {_happened(m, calls)}: {saved:.1f} ms per step",
         setting=f"preallocate={gib}",
         # Nearly all of the card is taken already: a block of that size would leave nothing to give.
         why_not="the card is full: use expandable_segments, or shorter batches" if _is_full(m) else None,
@@ -91,7 +91,7 @@ def _found(m: Measurement, probed: Probed | None) -> Found | None:
 def _happened(m: Measurement, calls: int | None) -> str:
     device, use = m.memory.device, m.allocator
     if calls and use is not None:
-        return f"the allocator asked the driver for memory {calls / max(1, use.steps):.1f} times a step"
+        return f"the allocator asked the driver for memory {calls / max(1, use.steps):.1f} times per step"
     return f"the allocator had to start again {device.alloc_retries if device else 0} times"
 
 

@@ -45,7 +45,7 @@ def find(m: Measurement) -> Found | None:
             "kernels_per_step": round(m.profile.kernels_per_step or 0) if m.profile and on_gpu(m) else None,
         },
         says=(
-            f"{first.name} is called for one position in time after the other, {calls} times a step; "
+            f"{first.name} is called for one position in time after the other, {calls} times per step; "
             f"nn.{layer} runs over the whole sequence at once"
         ),
         where=(first.where.file, first.where.line) if first.where else None,

@@ -46,7 +46,7 @@ def _found(m: Measurement, probed: Probed | None) -> Found | None:
             "recompiled": m.recompiled,
             "same_batch_ms": round(probed.same_batch_ms, 3) if probed and probed.same_batch_ms is not None else None,
         },
-        says=f"{described(m)}: {_costs(m)} {cost:.1f} ms a step",
+        says=f"{described(m)}: {_costs(m)} {cost:.1f} ms per step",
         where=spot(waited_for(m)),
     )
 

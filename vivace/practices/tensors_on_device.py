@@ -46,7 +46,7 @@ def find(m: Measurement) -> Found | None:
             "made_ms": round(made_ms, 3),
             "lines": "; ".join(f"{spot.file.rsplit('/', 1)[-1]}:{spot.line} `{spot.code}`" for spot in made[:3]),
         },
-        says=f"{size:.1f} MiB a step are made on the host and then copied to the GPU, which could make them itself",
+        says=f"{size:.1f} MiB per step are made on the host and then copied to the GPU, which could make them itself",
         where=(worst.file, worst.line),
     )
 

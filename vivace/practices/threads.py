@@ -67,7 +67,7 @@ def find(m: Measurement) -> Found | None:
             "ranks_on_the_host": ranks,
             "computing_ms": round(compute_ms(m), 3),
         },
-        says=f"{says}: at most {saved:.1f} of {step_ms(m):.1f} ms a step",
+        says=f"{says}: at most {saved:.1f} of {step_ms(m):.1f} ms per step",
         setting=f"threads={wanted}",
         by_hand=lines(str(wanted)),
         also_try=(f"threads={max(1, wanted // 2)}",) if wanted > 2 else (),

@@ -184,7 +184,7 @@ class Proof(Record):
 
     @property
     def pairs(self) -> int:
-        """Of runs, that the speed-up rests on."""
+        """Of runs, that the speedup rests on."""
         return len(self.after.losses) if self.after is not None else 0
 
     @property

@@ -28,7 +28,10 @@ def findings_view(findings: Findings, record: Measurement) -> RenderableType:
     for number, finding in enumerate(findings.findings, start=1):
         parts += [Text(), *_paragraph(number, finding)]
     if any(f.applies and f.risk.value != "algorithmic" for f in findings.findings):
-        parts += [Text(), Text("Try them, keep what pays, prove it:  ").append("vivace tune -- …", style="bold")]
+        parts += [
+            Text(),
+            Text("Try them, keep those that pay, prove the gain:  ").append("vivace tune -- …", style="bold"),
+        ]
     return Group(*parts)
 
 
@@ -49,14 +52,12 @@ def _not_explained(findings: Findings) -> list[RenderableType]:
 
 def _nothing(findings: Findings, record: Measurement) -> RenderableType:
     if findings.verdict is Verdict.UNKNOWN:
-        why = "contradicts itself" if record.contradictions else "is not whole"
-        verdict = Text(f"\nNothing to say: the measurement {why}.", style="yellow")
+        why = "contradicts itself" if record.contradictions else "is incomplete"
+        verdict = Text(f"\nNo verdict: the measurement {why}.", style="yellow")
     elif findings.verdict is Verdict.UNEXPLAINED:
-        verdict = Text(
-            "\nNo practice that is missing was found, but much of the step is not explained.", style="yellow"
-        )
+        verdict = Text("\nNothing was found, but much of the step is not explained.", style="yellow")
     else:
-        verdict = Text("\nWell tuned: none of vivace's practices would bring 2 % or more here.", style="green")
+        verdict = Text("\nWell tuned: no practice would bring 2 % or more.", style="green")
     return Group(verdict, *_notes(findings), *_not_explained(findings))
 
 
@@ -64,9 +65,9 @@ def _headline(findings: Findings, record: Measurement) -> Text:
     assert record.step_ms is not None
     text = Text(f"{len(findings.findings)} finding{'s' * (len(findings.findings) > 1)}", style="bold")
     best = max(finding.likely for finding in findings.findings)
-    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; the best should bring about {best:.2f}×")
+    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; likely speedup from the best: {best:.2f}×")
     if findings.worth > best:
-        text.append(f", all together at most {findings.worth:.2f}× (they overlap; a tune measures it)")
+        text.append(f"; from all together at most {findings.worth:.2f}× (they overlap; a tune measures it)")
     return text
 
 

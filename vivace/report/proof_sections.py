@@ -32,7 +32,7 @@ _HARM_TITLES = {
 def proof_title(proof: Proof) -> str:
     """What a reader wants to know first."""
     if proof.nothing_tried:
-        return "No time to try anything"
+        return "Not enough time to try anything"
     if not proof.practices:
         if proof.harm is not None and proof.harm.verdict is HarmVerdict.OUTSIDE:
             return "Faster, but the losses changed"

@@ -39,7 +39,7 @@ def shown_harm(proof: Proof) -> Harm | None:
 
 def _headline(proof: Proof) -> Text:
     if proof.nothing_tried:
-        return Text("No verdict: there was no time to try anything.", style="bold yellow")
+        return Text("No verdict: not enough time to try anything.", style="bold yellow")
     if not proof.practices:
         return Text(_why_nothing(proof), style="bold")
     pairs = f"{counted(proof.pairs, 'pair')} of runs"
@@ -55,10 +55,10 @@ def _headline(proof: Proof) -> Text:
 
 def _why_nothing(proof: Proof) -> str:
     if proof.harm is not None and proof.harm.verdict is HarmVerdict.OUTSIDE:
-        return "Nothing is recommended: what is faster changes the losses."
+        return "Nothing is recommended: the faster set changes the training."
     if proof.ended is not None:
-        return f"Nothing is recommended: a run of the proof did not get through ({proof.ended})."
-    return "Nothing that was tried makes this job faster."
+        return f"Nothing is recommended: a run of the proof failed ({proof.ended})."
+    return "No practice made this job faster."
 
 
 def _gains(proof: Proof) -> Table:
@@ -120,10 +120,10 @@ def harm_headline(harm: Harm) -> str:
 
 def _payback(proof: Proof) -> str:
     assert proof.payback is not None
-    later = f"It starts {proof.payback.extra_s:.0f} s later"
+    later = f"The tuned job starts {proof.payback.extra_s:.0f} s later"
     if proof.payback.steps is None:
-        return f"{later} and never wins that back."
-    return f"{later}, and has won that back after {counted(proof.payback.steps, 'step')}."
+        return f"{later} and never makes up for it."
+    return f"{later} and makes up for it after {counted(proof.payback.steps, 'step')}."
 
 
 def _proposals(proof: Proof) -> list[RenderableType]:
@@ -136,8 +136,8 @@ def _proposals(proof: Proof) -> list[RenderableType]:
 
 
 def _what_to_do(proof: Proof) -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(), Text("Train with it, unedited:", style="bold")]
+    parts: list[RenderableType] = [Text(), Text("Train with it, without editing the script:", style="bold")]
     parts += command_to_copy(proof.run_with)
-    parts += [Text(), Text("Or put into the script:", style="bold")]
+    parts += [Text(), Text("Or add to the script:", style="bold")]
     parts += [to_copy(gain.by_hand, 2, "cyan") for gain in proof.practices]
     return parts

@@ -44,7 +44,7 @@ def read_run(folder: Path) -> RunFolder:
         raise UserError(f"{folder} is not a run's folder", hint="vivace report runs/NAME-001")
     if not holds_records(folder):
         raise UserError(
-            f"{folder} holds no record of vivace ({', '.join(_RECORDS)})",
+            f"{folder} contains no vivace record ({', '.join(_RECORDS)})",
             hint=_go_on(folder) or _runs_inside(folder) or _how_to_make_one(),
         )
     proof = Proof.load(path) if (path := folder / "proof.json").exists() else None

@@ -42,8 +42,8 @@ def _step_ms(run: RunFolder) -> float | None:
 
 
 _TITLE_OF_NOTHING = {
-    Verdict.TUNED: "Nothing holds it back",
-    Verdict.UNEXPLAINED: "Nothing was found, but not all is explained",
+    Verdict.TUNED: "Well tuned",
+    Verdict.UNEXPLAINED: "Nothing was found, but not all time is explained",
     Verdict.UNKNOWN: "Nothing was found",
     Verdict.IMPROVABLE: "Nothing was found",
 }

@@ -51,12 +51,12 @@ def batch_sections(search: BatchSearch, name: str) -> list[Markup]:
 def _batch_lead(search: BatchSearch) -> str:
     margin = bytes_gib(search.margin_gib)
     if search.knee is None:
-        return f"None of the sizes that were run leaves {margin}."
+        return f"No size leaves {margin} free."
     if search.first_too_large is None:
         largest = f"The largest that was run is {search.largest:,}: memory was not the limit."
     else:
         memory = f"{search.memory} memory" if search.memory else "memory"
-        largest = f"The largest that leaves {margin} of {memory} is {search.largest:,}. All of them were run."
+        largest = f"The largest that leaves {margin} of {memory} free is {search.largest:,}. All sizes were run."
     return f"The smallest size within 5 % of the best throughput. {largest}"
 
 

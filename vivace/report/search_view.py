@@ -54,7 +54,7 @@ def _batch_answer(search: BatchSearch) -> list[RenderableType]:
     if search.knee is None:
         return [
             Text(
-                f"No size that was run leaves {bytes_gib(search.margin_gib)}. {_sentence(search.ended)}.",
+                f"No size leaves {bytes_gib(search.margin_gib)} free. {_sentence(search.ended)}.",
                 style="bold yellow",
             )
         ]
@@ -62,7 +62,7 @@ def _batch_answer(search: BatchSearch) -> list[RenderableType]:
     if search.first_too_large is None:
         text.append(f"   largest that was run: {search.largest:,} (memory was not the limit)", style="bold")
     else:
-        text.append(f"   largest that leaves {bytes_gib(search.margin_gib)}: {search.largest:,}", style="bold")
+        text.append(f"   largest that leaves {bytes_gib(search.margin_gib)} free: {search.largest:,}", style="bold")
     return [text, Text(_sentence(search.ended), style="dim" if search.complete else "yellow")]
 
 
@@ -108,7 +108,7 @@ def _loader_answer(search: LoaderSearch) -> Text:
     if not search.complete and len(search.tried) < 2:
         return Text("No answer yet: only the script's own setting was run.", style="bold yellow")
     if not search.words:
-        return Text("The script's own setting is within 3 % of the best that was run.", style="bold green")
+        return Text("The script's own setting is within 3 % of the best.", style="bold green")
     gain = f": {search.speedup:.2f}× (one run each)" if search.speedup else ""
     so_far = "" if search.complete else "The best so far: "
     return Text(f"{so_far}{loader_setting(search)}{gain}", style="bold green" if search.complete else "bold yellow")

@@ -49,7 +49,7 @@ def _other_starts(table: dict[str, Any], clock: Clock) -> str:
     if not table["restarts"]:
         return ""
     every = table["all_starts_ran_s"]
-    total = f"all together {clock(every)}" if every is not None else "the earlier ones are not known without accounts"
+    total = f"all together {clock(every)}" if every is not None else "earlier starts are unknown without accounts"
     return f", since restart {table['restarts']}; {total}"
 
 
@@ -70,21 +70,21 @@ def _figures(table: dict[str, Any]) -> Rows:
 
 def _throughput(table: dict[str, Any]) -> str:
     if table["samples_per_s"] is None and table["step_ms"] is None:
-        return "not measured: neither a `vivace measure` in the job, nor lines that vivace can read in its log"
+        return "not measured: the job has no `vivace measure`, and its log has no lines that vivace can read"
     parts = []
     if table["samples_per_s"] is not None:
         parts.append(f"{table['samples_per_s']:,.1f} samples/s")
     if table["tokens_per_s"] is not None:
         parts.append(f"{table['tokens_per_s']:,.0f} tokens/s")
     if table["step_ms"] is not None:
-        parts.append(f"{table['step_ms']:.2f} ms a step")
+        parts.append(f"{table['step_ms']:.2f} ms per step")
     return f"{', '.join(parts)} ({table['figures_from']})"
 
 
 def _energy(table: dict[str, Any]) -> str:
     parts = []
     if table["joules_per_sample"] is not None:
-        parts.append(f"{table['joules_per_sample']:.3g} J a sample ({table['energy_how']})")
+        parts.append(f"{table['joules_per_sample']:.3g} J per sample ({table['energy_how']})")
     if table["energy_j"] is not None:
         start = ", since its last start" if table["restarts"] else ""
         parts.append(f"{table['energy_j'] / 3.6e6:.3f} kWh (Slurm's meter{start})")
@@ -106,7 +106,7 @@ def _logs(table: dict[str, Any]) -> Rows:
         return [
             (
                 "logs",
-                f"{Path(table['stdout']).parent} is gone: what the job printed is lost, and it cannot start without",
+                f"{Path(table['stdout']).parent} no longer exists: output is lost, and the job cannot start without it",
             )
         ]
     return [("logs", table["stdout"])]

@@ -26,7 +26,7 @@ def measurement_view(record: Measurement, folder: str) -> RenderableType:
         parts.append(Text(f"PARTIAL: {record.reason}", style="bold yellow"))
     parts += [Text(f"CONTRADICTION: {one.says}.", style="bold red") for one in record.contradictions]
     if record.step_ms is None:
-        parts.append(Text(f"no step was measured; what was seen is in {folder}"))
+        parts.append(Text(f"no step was measured; the record is in {folder}"))
         return Group(*parts)
     parts += [_headline(record), step_bar(record), _phase_table(record), _figures(record)]
     if record.syncs:
@@ -149,9 +149,9 @@ def _throughput(record: Measurement) -> str:
 
 def _mfu(record: Measurement) -> str:
     if record.contradictions:
-        return "not given: the arithmetic that was counted is not what ran"
+        return "not shown: the counted arithmetic is not what ran"
     if record.mfu_detail is None:
-        return "not known"
+        return "unknown"
     detail = record.mfu_detail
     return f"{detail.value:.1%}  of {detail.peak_tflops:.3g} TFLOP/s: {detail.against}"
 

@@ -87,7 +87,7 @@ def _allocator(m: Measurement) -> list[str]:
     if not calls or m.allocator is None:
         return []
     cost = allocator_ms(m)
-    text = f"the allocator asked the driver for memory {calls / max(1, m.allocator.steps):.1f} times a step"
+    text = f"the allocator asked the driver for memory {calls / max(1, m.allocator.steps):.1f} times per step"
     return [text + (f", {cost:.1f} ms on the host" if cost else "")]
 
 

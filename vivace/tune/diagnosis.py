@@ -127,7 +127,7 @@ def _part_of(finding: Finding) -> str:
 
 
 def _worth_at_peak(findings: Sequence[Finding], m: Measurement) -> float | None:
-    """The speed-up that would leave nothing but the model's FLOPs at the dense peak of the fastest number type that was
+    """The speedup that would leave nothing but the model's FLOPs at the dense peak of the fastest number type that was
     found to be possible; None where a peak is not known."""
     if not m.mfu_detail or not m.mfu_detail.value:
         return None

@@ -89,7 +89,7 @@ def _look_long(
         minutes = (bench.used_s + needed_s + found.pair_s) / 60
         why = f"{', '.join(late)} may show only after hundreds of steps" if late else f"--harm-steps {steps}"
         go_on = f"vivace tune --resume {shlex.quote(str(bench.folder))} --budget {minutes:.0f}"
-        unseen.append(f"{why}, and no time was left for {steps} steps (go on with: {go_on})")
+        unseen.append(f"{why}, and no time was left for {steps} steps (continue with: {go_on})")
         return
     sides = [
         bench.run(f"long-{side}", chosen, seed=FIRST_SEED, norms=True, steps=steps)

@@ -282,7 +282,7 @@ def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) ->
     again = bench.run("baseline-again", norms=True)  # for the band of the proof
     if again.outcome is not Outcome.OK:
         raise UserError(f"the command trained once and then did not ({again.outcome}): {last_line(again.message)}")
-    bench.say(f"  [dim]·[/] {'baseline':32} {_told_speed(measured(again))}, {again.seconds:.0f} s a trial")
+    bench.say(f"  [dim]·[/] {'baseline':32} {_told_speed(measured(again))}, {again.seconds:.0f} s per trial")
     return Search(bench, allowed, reserve_trials, baseline, again, diagnose(measured(baseline)))
 
 

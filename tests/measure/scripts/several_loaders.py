@@ -1,4 +1,4 @@
-"""Semi-supervised: 8 labelled and 24 unlabelled samples a step, from two loaders."""
+"""Semi-supervised: 8 labelled and 24 unlabelled samples per step, from two loaders."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Two workers that take 100 ms a batch, a queue of thirty batches, and a model that takes some 20 ms a step."""
+"""Two workers that take 100 ms a batch, a queue of thirty batches, and a model that takes some 20 ms per step."""
 
 import argparse
 import time

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--no-sync", action="store_true", help="exchange gradients once a step")
+parser.add_argument("--no-sync", action="store_true", help="exchange gradients once per step")
 args = parser.parse_args()
 
 

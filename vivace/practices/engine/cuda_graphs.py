@@ -84,7 +84,7 @@ class GraphMemory:
         return map_tensors(value, own)
 
     def _move_gradients(self, root: torch.nn.Module) -> None:
-        """Once a step: what accumulates then is added in place. Views are DistributedDataParallel's buckets."""
+        """Once per step: what accumulates then is added in place. Views are DistributedDataParallel's buckets."""
         for parameter in root.parameters():
             gradient = parameter.grad
             if gradient is None or gradient in self.moved or gradient._is_view() or not in_graph_memory(gradient):

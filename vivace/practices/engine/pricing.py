@@ -230,7 +230,7 @@ def allocator_ms(m: Measurement) -> float:
     return sum(call.ms_per_step for call in calls if call.name.lower().startswith(ALLOCATING))
 
 
-_MS_PER_RETRY = 100.0  # at most: gigabytes are given back and taken again. R16 (planted_defects.csv): 2.5 ms a step
+_MS_PER_RETRY = 100.0  # at most: gigabytes are given back and taken again. R16 (planted_defects.csv): 2.5 ms per step
 
 
 def retries_ms(m: Measurement) -> float:

@@ -53,7 +53,7 @@ def _prove_what_is_left(case: Case, verdict: Verdict, left: tuple[str, ...], har
 def _not_enough_time(case: Case, verdict: Verdict) -> str:
     suspects = sum(not is_exact((word,)) for word in verdict.words)
     needed_s = suspects * case.found.again.seconds + case.found.pair_s
-    return f"not enough time was left to look for what does it; go on with: {case.resume_with(needed_s)}"
+    return f"not enough time was left to look for what does it; continue with: {case.resume_with(needed_s)}"
 
 
 def _drop_all(case: Case, verdict: Verdict) -> None:

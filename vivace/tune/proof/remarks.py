@@ -35,7 +35,7 @@ def _doubts(gains: Sequence[Gain]) -> list[str]:
     if slowing:
         notes.append(f"it may be faster still without {', '.join(slowing)}: one run each says so, which proves nothing")
     if idle:
-        notes.append(f"not shown to help beside the others: {', '.join(idle)}")
+        notes.append(f"not shown to help on top of the others: {', '.join(idle)}")
     return notes
 
 
@@ -67,4 +67,4 @@ def _how_to_go_on(case: Case) -> str:
     trial_s = max(found.again.seconds, found.best.seconds)
     to_compile = sum(compiles(word) for word in found.untried)
     needed_s = (len(found.untried) + 2 * case.rounds) * trial_s + to_compile * max(_COMPILE_S, trial_s)
-    return f"not tried for want of time: {', '.join(found.untried)}; go on with: {case.resume_with(needed_s)}"
+    return f"not tried for want of time: {', '.join(found.untried)}; continue with: {case.resume_with(needed_s)}"

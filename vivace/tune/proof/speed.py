@@ -34,8 +34,8 @@ def leave_out_dead_weight(case: Case) -> None:
     if len(idle) > 1 and not _as_fast_without(case, idle):
         idle = idle[:1]
     for word in idle:
-        case.reject(word, Rejection.NO_GAIN, "beside the others it brings nothing", ratios[word])
-        case.bench.say(f"  [dim]–[/] {word:32} [dim]{ratios[word]:.2f}× beside the others: left out[/]")
+        case.reject(word, Rejection.NO_GAIN, "on top of the others it brings nothing", ratios[word])
+        case.bench.say(f"  [dim]–[/] {word:32} [dim]{ratios[word]:.2f}× on top of the others: left out[/]")
     case.words = tuple(word for word in case.found.words if word not in idle)
 
 
@@ -81,7 +81,7 @@ def _not_proved(case: Case, verdict: Verdict) -> str:
         return said
     seems = f"if it is {verdict.speedup.median:.2f}×, about {verdict.needed} pairs would prove it"
     if verdict.needed <= max(MOST_PAIRS, case.rounds):
-        return f"{said}; {seems}; go on with: {case.resume_with((verdict.needed - run) * case.found.pair_s)}"
+        return f"{said}; {seems}; continue with: {case.resume_with((verdict.needed - run) * case.found.pair_s)}"
     return f"{said}; {seems}: ask for them with --rounds {verdict.needed}"
 
 

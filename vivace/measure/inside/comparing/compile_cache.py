@@ -2,7 +2,7 @@
 
 Before pytorch pull request 181564, the key of torch.compile's AOTAutograd cache says whether autocast is on, but not in
 which dtype. A job that compiles under one dtype then loads what was compiled under another: on an H200 with torch 2.11
-a bf16 job ran the fp32 graph, 189 ms a step instead of 65. Here the dtype is put into the key, as that pull request
+a bf16 job ran the fp32 graph, 189 ms per step instead of 65. Here the dtype is put into the key, as that pull request
 does. So a process that vivace is in neither loads such code nor leaves any behind, whatever cache folder it uses, and
 caches stay warm. Without autocast the key stays as torch makes it. Other caches need nothing: FX graphs, Triton and
 C++ kernels are kept by code that has the dtypes in it.
