@@ -13,7 +13,7 @@ from vivace.tune import bench
 from vivace.tune.tuning import Interrupted, Options, tune
 
 SCRIPTS = Path(__file__).parent / "scripts"
-OPTIONS = ("--steps", "8", "--rounds", "2", "--budget", "2")
+OPTIONS = ("--steps", "8", "--rounds", "2", "--budget", "4")  # on a busy machine it takes two minutes
 
 
 @pytest.mark.slow
