@@ -30,7 +30,6 @@ FIRST_SEED = 1  # of the rounds
 LATE_STEPS = 300  # that a practice which shows late is looked at by default
 SHORT_STEPS = 10  # timed ones; with warm-up and gradient norms some thirty
 _EARLY = (HarmTestKind.FIRST_STEP, HarmTestKind.PAIRED_LOSSES)
-_WARM = 1.5  # baselines: what a trial with compiled code takes at most, once it was compiled
 
 
 def harm_looks(
@@ -58,7 +57,7 @@ def _look_finely(
     if not fine or not (hidden or draws):
         return
     beside = f"what {', '.join(fine)} do{'es' if len(fine) == 1 else ''} beside {', '.join(hidden)}"
-    if not bench.has_time_for(found.pair_s + _WARM * found.again.seconds):
+    if not bench.has_time_for(found.pair_s + found.warm_s):
         unseen.append(
             f"{beside}: no time was left to look at it alone" if hidden else "dropout masks: no time was left"
         )

@@ -181,7 +181,12 @@ class Search:
     @property
     def pair_s(self) -> float:
         """One pair of the proof. The best trial may have compiled with cold caches: later ones will not."""
-        return self.again.seconds + min(self.best.seconds, _WARM * self.again.seconds)
+        return self.again.seconds + min(self.best.seconds, self.warm_s)
+
+    @property
+    def warm_s(self) -> float:
+        """What a trial takes at most once its code is compiled."""
+        return _WARM * self.again.seconds
 
     @property
     def _reserved_s(self) -> float:
