@@ -18,7 +18,9 @@ from vivace.tune.harm import claims_of, judge
 from vivace.tune.harm_runs import LATE_STEPS, harm_looks, seen_in_the_first_steps, suspects_of
 
 LOSSES = tuple(2.0 * 0.9**n for n in range(30))
-FOUND: Any = SimpleNamespace(pair_s=10.0, again=SimpleNamespace(seconds=5.0), best=SimpleNamespace(seconds=5.0))
+FOUND: Any = SimpleNamespace(
+    pair_s=10.0, warm_s=7.5, again=SimpleNamespace(seconds=5.0), best=SimpleNamespace(seconds=5.0)
+)
 
 
 @dataclass
