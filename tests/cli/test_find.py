@@ -108,7 +108,7 @@ def test_what_is_asked_wrongly_is_told(vivace: Callable):
     assert "is not an amount of memory" in vivace(*BATCH, "--margin", "lots", "--", *SIZED).err
     assert "is not a list of sizes" in vivace(*BATCH, "--values", "1,x", "--", *SIZED).err
     assert "is not a flag" in vivace("find", "batch", "--flag", "8", "--", *SIZED).err
-    assert "holds no search to go on with" in vivace("find", "loader", "--resume", ".").err
+    assert "contains no search to continue" in vivace("find", "loader", "--resume", ".").err
 
 
 def test_a_loader_that_is_no_limit_ends_the_search_at_once(vivace: Callable):

@@ -94,7 +94,7 @@ def test_what_cannot_be_read(wrong: str):
         ("bf61", "there is no practice named 'bf61'"),
         ("tf32=yes", "takes no argument"),
         ("$(x)", "there is no practice named"),
-        ("@here", "holds no tune"),
+        ("@here", "contains no tune"),
         ("@nowhere", "there is no such folder"),
     ],
 )

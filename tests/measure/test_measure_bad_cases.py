@@ -232,4 +232,4 @@ def test_a_full_disk_is_told_and_not_that_nothing_trained(tmp_path: Path, monkey
     monkeypatch.setattr(measuring, "_SMALLEST_ROOM", 2**70)
     full = measuring.measure(request, lambda *_: None, lambda _: None)
     assert "no space is left on the disk" in (full.message or "")
-    assert full.hint == "make room, or --output elsewhere"
+    assert full.hint == "free some space, or use --output on another disk"

@@ -20,7 +20,7 @@ GREEN, YELLOW, RED = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 
 def test_no_line_to_copy_is_broken_at_the_width_of_the_terminal():
     by_hand = "\n".join("x" * 100 + f" {n}" for n in range(2))
-    note = f"not tried for want of time: compile; continue with: {LONG}"
+    note = f"not tried, not enough time: compile; continue with: {LONG}"
     gain = Gain(practice="bf16", risk=Risk.ROUNDING, by_hand=by_hand)
     proof = made_proof(practices=(gain,), proposed=(made_finding(by_hand=LONG),), run_with=LONG, notes=(note,))
     lines = in_terminal(proof_view(proof)).splitlines()
@@ -123,6 +123,6 @@ def test_a_verdict_of_no_harm_says_over_how_many_steps_by_which_tests_and_what_i
     assert "not seen: effects that show after 40 steps" in shown
     page = run_page(RunFolder(FOLDER, proof=proof))
     assert "<h2>No harm seen in 40 steps</h2>" in page
-    assert "<td>first step</td><td>channels_last</td><td>passed</td>" in page
+    assert '<td class="short">first step</td><td>channels_last</td><td class="short">passed</td>' in page
     assert "Not seen: effects that show after 40 steps." in page
     assert Harm.model_validate_json(harm.model_dump_json()) == harm

@@ -131,7 +131,7 @@ def test_what_there_was_no_time_for_is_said():
     pair, found, unseen = looks(bench, "pure_bf16", "channels_last")
     assert found == []
     assert bench.asked == []
-    assert "beside pure_bf16: no time was left" in unseen[0]
+    assert "beside pure_bf16: not enough time" in unseen[0]
     assert "pure_bf16 may show only after hundreds of steps" in unseen[1]
     assert "--resume runs/x --budget" in unseen[1]
     harm = judge([pair], None, claims_of(("pure_bf16", "channels_last")), unseen=unseen)

@@ -148,7 +148,7 @@ def test_a_folder_without_a_tune_names_one_that_has(vivace, tmp_path: Path):
         (tmp_path / name / file).write_text("{}")
     measured = vivace("run", "--with", f"@{tmp_path / 'a-001'}", "--", *PLAIN)
     assert measured.code == 2
-    assert "holds no tune" in measured.err
+    assert "contains no tune" in measured.err
     assert "a-003" in measured.err
     interrupted = vivace("run", "--with", f"@{tmp_path / 'a-002'}", "--", *PLAIN)
     assert "is not finished" in interrupted.err

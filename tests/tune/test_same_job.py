@@ -34,19 +34,19 @@ def test_the_same_job_goes_on_and_so_does_one_of_an_older_vivace(command):
 def test_a_script_that_was_edited_is_another_job(command):
     before = this_job(command)
     Path("train.py").write_text("print(2)")
-    assert refusal(before, command) == "train.py has changed since it was begun"
+    assert refusal(before, command) == "train.py has changed since it was started"
 
 
 def test_another_folder_is_another_job(command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     before = this_job(command)
     (tmp_path / "else where").mkdir()
     monkeypatch.chdir(tmp_path / "else where")
-    assert refusal(before, command) == f"it was begun in {tmp_path}"
+    assert refusal(before, command) == f"it was started in {tmp_path}"
 
 
 def test_another_machine_is_another_job_unless_a_queue_chooses_it(command):
     before = replace(this_job(command), gpus=("NVIDIA H200",))
-    assert "begun on a machine with NVIDIA H200 and" in refusal(before, command)
+    assert "started on a machine with NVIDIA H200 and" in refusal(before, command)
     refuse_another_job(before, command, in_queue=True)
 
 

@@ -70,7 +70,7 @@ def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told
     command = (sys.executable, str(SCRIPTS / "plain.py"), "--hang-at", "2")
     done = vivace("tune", "--budget", "0.1", "--", *command)
     assert done.code == 2
-    assert "did not get through 20 steps" in done.err
+    assert "did not finish 20 steps" in done.err
     assert "--budget" in done.err
 
 
@@ -79,7 +79,7 @@ def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told
     [
         (("--budget", "0", "--", "python"), "--budget must be above 0"),
         (("--allow", "everything", "--", "python"), "no such risk"),
-        (("--resume", "nowhere"), "holds no tune"),
+        (("--resume", "nowhere"), "contains no tune"),
         (("--rounds", "0", "--", "python"), "--rounds must be 1 or more"),
         (("--harm-steps", "0", "--", "python"), "--harm-steps must be 1 or more"),
         (("--timeout", "-1", "--", "python"), "--timeout must be above 0"),

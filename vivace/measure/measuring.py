@@ -194,7 +194,7 @@ def _with_outcome(record: Measurement, outcome: Outcome) -> Measurement:
     if record.status == "complete":
         if outcome.exit_code == 0:
             return record
-        note = f"the measurement is whole; the command then ended with exit code {outcome.exit_code}"
+        note = f"the measurement is complete; the command then ended with exit code {outcome.exit_code}"
         return record.model_copy(update={"notes": (*record.notes, note)})
     reason, ending = record.reason, record.ending
     if outcome.interrupted and ending is Ending.ENDED_BY_ITSELF:
@@ -298,12 +298,12 @@ def _why_nothing(
     if seen.disk_full:
         return (
             f"nothing measured: no space is left on the disk for the record ({ended})",
-            "make room, or --output elsewhere",
+            "free some space, or use --output on another disk",
         )
     if seen.folder_gone:
         return (
             f"nothing measured: the command deleted the run's folder, {request.folder or request.output} ({ended})",
-            "--output FOLDER that the command leaves alone",
+            "use --output with a folder that the command does not touch",
         )
     if seen.steps:
         killed = " The kernel kills a process that takes too much memory." if outcome.exit_code == 137 else ""

@@ -224,7 +224,11 @@ def _why_not_lasting(payload: Payload) -> list[str]:
         if lent >= _LENT_MIN and lent > _LENT_SHARE * used:
             return [
                 f"the loader falls behind: {start} batches were ready when the window opened, {end} at its end; "
-                + (f"a long run is about {100 * lent / used:.0f} % slower" if lent < used else "none came meanwhile")
+                + (
+                    f"a long run is about {100 * lent / used:.0f} % slower"
+                    if lent < used
+                    else "none arrived in between"
+                )
             ]
     if payload.supply.warmup_cut_short:
         return [

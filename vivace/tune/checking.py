@@ -87,7 +87,7 @@ def findings_of(record: Measurement, causes: Causes, path: str, interrupted: boo
 
 def _what_was_not_seen(record: Measurement, interrupted: bool) -> tuple[str, ...]:
     if interrupted:
-        return ("incomplete: Ctrl-C ended the differential runs, and the causes of waiting are not told apart",)
+        return ("incomplete: Ctrl-C ended the differential runs, so the causes of waiting are not separated",)
     if record.status == "complete":
         return ()
     kernels = "" if record.profile is not None else ", and no kernels were profiled"

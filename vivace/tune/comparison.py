@@ -115,7 +115,7 @@ def by_pairs(pairs: Sequence[Pair], unchanged: Sequence[Measurement]) -> Estimat
 def _by_one_pair(pair: Pair, of_the_search: np.ndarray) -> Estimate:
     before, after = _logs(pair)
     reruns = np.append(of_the_search, before)
-    assert len(reruns) > 1, "one pair alone does not show how far runs lie apart"
+    assert len(reruns) > 1, "one pair does not show how much runs differ"
     run_sd = float(np.std(reruns, ddof=1))
     return Estimate(after - before, run_sd, _leverage(1), len(reruns) - 1, math.hypot(*map(_step_error, pair)))
 

@@ -58,9 +58,7 @@ def _look_finely(
         return
     beside = f"what {', '.join(fine)} do{'es' if len(fine) == 1 else ''} beside {', '.join(hidden)}"
     if not bench.has_time_for(found.pair_s + found.warm_s):
-        unseen.append(
-            f"{beside}: no time was left to look at it alone" if hidden else "dropout masks: no time was left"
-        )
+        unseen.append(f"{beside}: not enough time to look at it alone" if hidden else "dropout masks: not enough time")
         return
     limit_s = min(15 + 3 * max(found.again.seconds, found.best.seconds), bench.left_s)
     trial = bench.run(
@@ -88,7 +86,7 @@ def _look_long(
         minutes = (bench.used_s + needed_s + found.pair_s) / 60
         why = f"{', '.join(late)} may show only after hundreds of steps" if late else f"--harm-steps {steps}"
         go_on = f"vivace tune --resume {shlex.quote(str(bench.folder))} --budget {minutes:.0f}"
-        unseen.append(f"{why}, and no time was left for {steps} steps (continue with: {go_on})")
+        unseen.append(f"{why}, and there was not enough time for {steps} steps (continue with: {go_on})")
         return
     sides = [
         bench.run(f"long-{side}", chosen, seed=FIRST_SEED, norms=True, steps=steps)
@@ -98,7 +96,7 @@ def _look_long(
     if before is not None and after is not None:
         looks.append(HarmLook((before, after), words, claims_of(words, pair[0]), long=True))
     else:
-        unseen.append(f"the long look did not get through ({', '.join(trial.outcome for trial in sides)})")
+        unseen.append(f"the long look failed ({', '.join(trial.outcome for trial in sides)})")
 
 
 def _seconds_of(found: Search, pair: Pair, steps: int) -> float:

@@ -68,7 +68,7 @@ def _proof_in(folder: Path) -> Path:
         raise UserError(f"the tune in {folder} is not finished", hint=f"vivace tune --resume {folder}")
     known = sorted(folder.resolve().parent.glob("*/proof.json"), key=lambda found: found.stat().st_mtime)
     hint = f"the latest one is in @{folder.parent / known[-1].parent.name}" if known else "vivace tune -- COMMAND"
-    raise UserError(f"{folder} holds no tune", hint=hint)
+    raise UserError(f"{folder} contains no tune", hint=hint)
 
 
 def run(

@@ -46,13 +46,13 @@ def refuse_another_job(before: Job | None, command: Sequence[str], in_queue: boo
     now = this_job(command)
     start_again = "start again, without --resume: runs before and after that cannot be compared"
     if now.directory != before.directory:
-        raise UserError(f"it was begun in {before.directory}", hint=f"cd {shlex.quote(before.directory)}")
+        raise UserError(f"it was started in {before.directory}", hint=f"cd {shlex.quote(before.directory)}")
     for word, digest in before.files.items():
         if now.files.get(word) != digest:
-            raise UserError(f"{word} has changed since it was begun", hint=start_again)
+            raise UserError(f"{word} has changed since it was started", hint=start_again)
     if not in_queue and (now.gpus, now.cores) != (before.gpus, before.cores):
         was = f"{_machine(before)}; this is {_machine(now)}"
-        raise UserError(f"it was begun on a machine with {was}", hint=start_again)
+        raise UserError(f"it was started on a machine with {was}", hint=start_again)
 
 
 def _machine(job: Job) -> str:

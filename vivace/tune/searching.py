@@ -38,7 +38,7 @@ _ONLY_ON_TOP = ("compile=max-autotune",)  # minutes of compilation: only where c
 _ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code without them will not pay more
 _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
-_NO_TIME = "not tried: not enough time was left for it and for the proof"
+_NO_TIME = "not tried: not enough time for it and the proof"
 _LARGEST_NOISE = 0.10
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
@@ -274,7 +274,7 @@ def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) ->
     bench.settings = replace(bench.settings, steps=asked or _FIRST_STEPS)
     baseline = bench.run("baseline", evidence=True, norms=True, limit_s=bench.budget_s)
     if baseline.outcome is Outcome.TIMEOUT:
-        text = f"the command itself did not get through {bench.settings.steps} steps in {baseline.seconds:.0f} s"
+        text = f"the command did not finish {bench.settings.steps} steps in {baseline.seconds:.0f} s"
         raise UserError(text, hint="give it more time (--budget MINUTES, --timeout SECONDS) or fewer steps (--steps)")
     refuse_too_short(baseline)
     if baseline.outcome is not Outcome.OK:

@@ -81,7 +81,7 @@ def tune(
 
 def resume_options(folder: Path) -> Options:
     """What an interrupted tune was asked."""
-    nothing = UserError(f"{folder} holds no tune to go on with", hint="vivace tune --resume runs/NAME-001")
+    nothing = UserError(f"{folder} contains no tune to continue", hint="vivace tune --resume runs/NAME-001")
     return read_options(folder / OPTIONS, Options, nothing)
 
 

@@ -75,7 +75,7 @@ def test_other_batches_switch_the_test_off_only_for_those_who_may_draw_them():
     assert "workers may draw other random numbers" in test.says
     unseeded = (run(step()), run(step(), digest="c"))
     test = compare_first_steps((run(step()), other), ROUNDING, unseeded)
-    assert (test.outcome, "other batches in every run" in test.says) == ("not run", True)
+    assert (test.outcome, "different batches in every run" in test.says) == ("not run", True)
 
 
 def test_other_dropout_masks_are_no_harm_where_there_is_dropout():

@@ -241,14 +241,14 @@ class _Finder:
         if self.worst_case:
             notes.append(self.worst_case)
         if self.tried and all(one.margin_gib is None for one in self.tried):
-            notes.append("the memory left over could not be told: the margin was not looked at")
+            notes.append("free memory could not be measured, so the margin was not checked")
         return notes
 
 
 def _longest_seen(record: Measurement, why_not: str) -> str:
     seen = len(record.trajectory) or record.warmup_steps + record.steps
     batches = max((loader.epoch_batches or 0 for loader in record.loaders), default=0)
-    share = f"about {min(1.0, seen / batches):.1%} of an epoch" if batches else "how much of an epoch, is not known"
+    share = f"about {min(1.0, seen / batches):.1%} of an epoch" if batches else "an unknown part of an epoch"
     return (
         f"inputs had {record.input_shapes} different shapes: the longest batch among the {seen} steps seen decided "
         f"({share}). A longer one may come: leave a larger margin"

@@ -68,7 +68,7 @@ def _other_batches(claims: Claims, rerun: Pair | None) -> HarmTest:
     if claims.other_draws:
         return _not_run(f"the batches are not the same: {_named(claims)} may draw other random numbers")
     if rerun is not None and not _rerun_has_same_batches(rerun):
-        return _not_run("the script sees other batches in every run, whatever its seed")
+        return _not_run("the script sees different batches in every run, even with the same seed")
     says = "the first batches are not the same, though no practice here may change them"
     return HarmTest(kind=_KIND, outcome=HarmOutcome.FAILED, steps=1, pairs=1, says=says)
 

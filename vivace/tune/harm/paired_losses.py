@@ -49,7 +49,7 @@ def compare_losses(
     if steps < _FEWEST:
         return HarmTest(kind=_KIND, outcome=HarmOutcome.NOT_RUN, says="the runs part at their first steps")
     mean = float(np.mean(np.concatenate(together)))
-    says = f"losses differ by {_share(mean)} on average over the {steps} steps that the runs go together"
+    says = f"losses differ by {_share(mean)} on average over the {steps} steps in which the runs stay together"
     return HarmTest(kind=_KIND, outcome=HarmOutcome.PASSED, steps=steps, pairs=len(before), says=says)
 
 

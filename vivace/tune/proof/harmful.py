@@ -53,7 +53,7 @@ def _prove_what_is_left(case: Case, verdict: Verdict, left: tuple[str, ...], har
 def _not_enough_time(case: Case, verdict: Verdict) -> str:
     suspects = sum(not is_exact((word,)) for word in verdict.words)
     needed_s = suspects * case.found.again.seconds + case.found.pair_s
-    return f"not enough time was left to look for what does it; continue with: {case.resume_with(needed_s)}"
+    return f"not enough time to find out which practice does it; continue with: {case.resume_with(needed_s)}"
 
 
 def _drop_all(case: Case, verdict: Verdict) -> None:
@@ -76,7 +76,7 @@ def _harmful(case: Case, verdict: Verdict) -> dict[str, str]:
     for word in sorted(suspects, key=compiles):
         alone = _alone_with_that_seed(case, word, verdict.harm)
         if alone is None:
-            unknown[word] = "it or another changes the training; it could not be looked at alone"
+            unknown[word] = "it or another practice changes the training; it was not tested alone"
             continue
         claims = claims_of((word,), verdict.pairs[0][0], same_draws=True)
         harm = judge([(verdict.pairs[0][0], alone)], None, claims, _other_seeds(case, verdict))

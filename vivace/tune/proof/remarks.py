@@ -33,7 +33,9 @@ def _doubts(gains: Sequence[Gain]) -> list[str]:
     idle = [word for word, interval in last.items() if interval.high >= 1 and interval.median < 1 + SMALLEST_GAIN]
     notes = []
     if slowing:
-        notes.append(f"it may be faster still without {', '.join(slowing)}: one run each says so, which proves nothing")
+        notes.append(
+            f"it may be even faster without {', '.join(slowing)}: one run each suggests it, which proves nothing"
+        )
     if idle:
         notes.append(f"not shown to help on top of the others: {', '.join(idle)}")
     return notes
@@ -43,7 +45,7 @@ def _short_of_time(case: Case) -> Iterator[str]:
     unproven = case.found.unproven
     not_alone = [g.practice for g in case.gains if g.practice in unproven and g.last is None and g.alone is None]
     if not_alone:
-        yield f"part of the gain together, not looked at alone for want of time: {', '.join(not_alone)}"
+        yield f"not enough time to test these alone, they are part of the total gain: {', '.join(not_alone)}"
     if 0 < len(case.verdict.pairs) < case.rounds and case.verdict.ended is None:
         yield f"the time budget ended the proof after {len(case.verdict.pairs)} of {case.rounds} rounds"
 
@@ -67,4 +69,4 @@ def _how_to_go_on(case: Case) -> str:
     trial_s = max(found.again.seconds, found.best.seconds)
     to_compile = sum(compiles(word) for word in found.untried)
     needed_s = (len(found.untried) + 2 * case.rounds) * trial_s + to_compile * max(_COMPILE_S, trial_s)
-    return f"not tried for want of time: {', '.join(found.untried)}; continue with: {case.resume_with(needed_s)}"
+    return f"not tried, not enough time: {', '.join(found.untried)}; continue with: {case.resume_with(needed_s)}"

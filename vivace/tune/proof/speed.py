@@ -34,7 +34,7 @@ def leave_out_dead_weight(case: Case) -> None:
     if len(idle) > 1 and not _as_fast_without(case, idle):
         idle = idle[:1]
     for word in idle:
-        case.reject(word, Rejection.NO_GAIN, "on top of the others it brings nothing", ratios[word])
+        case.reject(word, Rejection.NO_GAIN, "it brings nothing on top of the others", ratios[word])
         case.bench.say(f"  [dim]–[/] {word:32} [dim]{ratios[word]:.2f}× on top of the others: left out[/]")
     case.words = tuple(word for word in case.found.words if word not in idle)
 
@@ -61,7 +61,7 @@ def drop_what_ended(case: Case) -> None:
     who = "the tuned job" if ended.practices else "the unchanged job itself"
     how = f"{who} ended in its paired run {ended.name} ({ended.outcome}: {last_line(ended.message)})"
     if verdict.pairs and not ended.practices:
-        case.notes.append(f"{how}: the proof rests on what was run before")
+        case.notes.append(f"{how}: the proof uses the earlier runs")
         return
     case.notes.append(f"{how}: nothing is recommended")
     case.drop(verdict, Rejection.NOT_PROVED, how)
@@ -70,13 +70,13 @@ def drop_what_ended(case: Case) -> None:
 def drop_what_is_not_proved(case: Case) -> None:
     if case.verdict.words and case.verdict.speedup.low <= 1.0:
         case.notes.append(_not_proved(case, case.verdict))
-        case.drop(case.verdict, Rejection.NOT_PROVED, "the paired runs do not stand out from the noise")
+        case.drop(case.verdict, Rejection.NOT_PROVED, "the gain in the paired runs is within the noise")
 
 
 def _not_proved(case: Case, verdict: Verdict) -> str:
     """And what it would take."""
     run = len(verdict.pairs)
-    said = f"the gain does not stand out from the noise after {in_words(run)} of runs: nothing is recommended"
+    said = f"the gain is within the noise after {in_words(run)} of runs: nothing is recommended"
     if verdict.needed is None:
         return said
     seems = f"if it is {verdict.speedup.median:.2f}×, about {verdict.needed} pairs would prove it"
