@@ -56,7 +56,7 @@ def test_a_command_beside_it_is_refused(command: tuple[str, ...]):
 def test_a_budget_json_and_the_environment_are_not(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("VIVACE_RUNS", "elsewhere")
     error = refused(*command, "--resume", "runs/x-001", "--budget", "3", "--json", "-v")
-    assert error.message.startswith("runs/x-001 holds no ")
+    assert error.message.startswith("runs/x-001 contains no ")
 
 
 def test_after_ctrl_c_the_hint_names_the_folder_and_the_new_budget_is_kept(tmp_path: Path):
