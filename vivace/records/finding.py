@@ -101,7 +101,8 @@ class Findings(Record):
     unexplained: Unexplained | None = None
     worth: float = Field(1.0, ge=1, description="upper bound of all findings together")
     cause: str | None = Field(None, description="what the GPU waits for, from differential runs")
-    notes: tuple[str, ...] = ()
+    incomplete: str | None = Field(None, description="what could not be seen, and why")
+    notes: tuple[str, ...] = Field((), description="causes of waiting, from differential runs")
 
     @property
     def left(self) -> float:

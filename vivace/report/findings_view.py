@@ -36,8 +36,8 @@ def findings_view(findings: Findings, record: Measurement) -> RenderableType:
 
 
 def _notes(findings: Findings) -> list[RenderableType]:
-    sentences = (note if note.startswith("incomplete") else f"cause: {note}" for note in findings.notes)
-    return [Text(sentence, style="cyan") for sentence in sentences]
+    incomplete = [f"incomplete: {findings.incomplete}"] if findings.incomplete else []
+    return [Text(text, style="cyan") for text in (*incomplete, *(f"cause: {note}" for note in findings.notes))]
 
 
 def _not_explained(findings: Findings) -> list[RenderableType]:

@@ -81,17 +81,18 @@ def findings_of(record: Measurement, causes: Causes, path: str, interrupted: boo
         unexplained=unexplained,
         worth=together(found, record),
         cause=causes.told[0].name if causes.told else None,
-        notes=(*_what_was_not_seen(record, interrupted), *(cause.says for cause in causes.told)),
+        incomplete=_what_was_not_seen(record, interrupted),
+        notes=tuple(cause.says for cause in causes.told),
     )
 
 
-def _what_was_not_seen(record: Measurement, interrupted: bool) -> tuple[str, ...]:
+def _what_was_not_seen(record: Measurement, interrupted: bool) -> str | None:
     if interrupted:
-        return ("incomplete: Ctrl-C ended the differential runs, so the causes of waiting are not separated",)
+        return "Ctrl-C ended the differential runs, so the causes of waiting are not separated"
     if record.status == "complete":
-        return ()
+        return None
     kernels = "" if record.profile is not None else ", and no kernels were profiled"
-    return (f"incomplete: the run ended after {record.steps} timed steps{kernels}; most findings need both",)
+    return f"the run ended after {record.steps} timed steps{kernels}; most findings need both"
 
 
 def _verdict(found: tuple[Finding, ...], unexplained: Unexplained | None, record: Measurement) -> Verdict:
