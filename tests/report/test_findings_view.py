@@ -13,7 +13,7 @@ def test_a_cause_is_told_also_where_nothing_was_found():
     shown = in_terminal(findings_view(findings, made_measurement()))
     assert "Well tuned" in shown
     assert shown.endswith("\ncause: the loader costs 12 ms per step\n")
-    unknown = findings.model_copy(update={"verdict": Verdict.UNKNOWN, "incomplete": "the run ended"})
+    unknown = findings.model_copy(update={"verdict": Verdict.UNKNOWN, "incomplete": "the run ended", "notes": ()})
     assert in_terminal(findings_view(unknown, made_measurement())).endswith(
         "is incomplete.\nincomplete: the run ended\n"
     )

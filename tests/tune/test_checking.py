@@ -91,7 +91,7 @@ def test_ctrl_c_in_a_differential_run_ends_them_all_and_keeps_the_findings(tmp_p
     assert done.code == 130, done.err
     assert done.record["findings"][0]["practice"] == "workers"
     assert done.record["cause"] is None
-    assert any("Ctrl-C ended the differential runs" in note for note in done.record["notes"])
+    assert "Ctrl-C ended the differential runs" in done.record["incomplete"]
     assert (done.folder / "findings.json").is_file()
 
 
