@@ -111,9 +111,7 @@ def _another_vivace(asked: int) -> Any:
     """The user's environment may have a vivace of its own, which is imported instead of ours: can we talk to it?"""
     import vivace
 
-    spoken = None
-    with contextlib.suppress(ImportError, AttributeError):
-        spoken = importlib.import_module("vivace.protocol.version").PROTOCOL
+    spoken = _protocol_of(vivace)
     if spoken == asked:
         return None
     version = getattr(vivace, "__version__", "of unknown version")
@@ -123,6 +121,16 @@ def _another_vivace(asked: int) -> Any:
         f"the command's Python has another vivace, {version} in {where}, which speaks {speaks}; "
         f"this one speaks protocol {asked}"
     )
+
+
+def _protocol_of(package: Any) -> Any:
+    """None where this package has no protocol. An editable install elsewhere would lend it a module: not its own."""
+    with contextlib.suppress(ImportError, AttributeError):
+        version = importlib.import_module("vivace.protocol.version")
+        home = os.path.dirname(os.path.dirname(os.path.realpath(str(version.__file__))))
+        if home in [os.path.realpath(folder) for folder in package.__path__]:
+            return version.PROTOCOL
+    return None
 
 
 def _tell(other: str, folder: str) -> None:
