@@ -14,6 +14,7 @@ import typer
 from rich.markup import escape
 
 from vivace import __version__
+from vivace.cli.command import TAKES_A_COMMAND
 from vivace.cli.console import make_console
 from vivace.errors import UserError
 
@@ -32,6 +33,7 @@ _COMMANDS = {
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app",
 }  # fmt: skip
+_START_A_COMMAND = ("measure", "check", "run", "tune", "submit")
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
@@ -51,7 +53,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            app.command(name, context_settings=TAKES_A_COMMAND if name in _START_A_COMMAND else None)(command)
     return app
 
 

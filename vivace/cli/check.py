@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
@@ -27,10 +28,7 @@ EXIT_NO_VERDICT = 3
 
 
 def check(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
-    ] = None,
+    command: Command = None,
     steps: Annotated[int, typer.Option(help="Optimizer steps to time.")] = 40,
     probes: Annotated[
         bool, typer.Option(help="Add short differential runs that separate the causes of waiting.")

@@ -12,6 +12,7 @@ import typer
 from rich.console import RenderableType
 from rich.markup import escape
 
+from vivace.cli.command import TAKES_A_COMMAND, Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.resuming import refuse_beside_resume
@@ -34,10 +35,6 @@ find_app = typer.Typer(
     no_args_is_help=True,
 )
 
-Command = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
-]
 Budget = Annotated[float | None, typer.Option(help="Minutes for all runs. Default: 10.")]
 Steps = Annotated[int, typer.Option(help="Timed steps per run.")]
 Timeout = Annotated[float | None, typer.Option(help="Stop each run after this many seconds.")]
@@ -52,7 +49,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the output 
 Search = TypeVar("Search", BatchSearch, LoaderSearch)
 
 
-@find_app.command("batch")
+@find_app.command("batch", context_settings=TAKES_A_COMMAND)
 def batch(
     context: typer.Context,
     command: Command = None,
@@ -102,7 +99,7 @@ def batch(
     _search(find_batch, batch_view, asked, resume, output, name, json, verbose)
 
 
-@find_app.command("loader")
+@find_app.command("loader", context_settings=TAKES_A_COMMAND)
 def loader(
     context: typer.Context,
     command: Command = None,

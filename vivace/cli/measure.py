@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.showing import embedded_example, print_record, shown
@@ -22,10 +23,7 @@ __all__ = ["measure"]
 
 
 def measure(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
-    ] = None,
+    command: Command = None,
     steps: Annotated[int, typer.Option(help="Optimizer steps to time.")] = 50,
     warmup: Annotated[
         int | None, typer.Option(help="Warm-up steps to leave out. Default: until step times are steady.")

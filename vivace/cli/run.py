@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.errors import UserError
 from vivace.protocol.answers import PracticeAnswer
@@ -19,10 +20,7 @@ __all__ = ["run"]
 
 
 def run(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
-    ] = None,
+    command: Command = None,
     with_: Annotated[
         str, typer.Option("--with", help="Practices, separated by commas; `@runs/x` takes those that a tune kept.")
     ] = "",
@@ -47,7 +45,7 @@ def run(
         raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
     words = read_words(with_)
     if not words and "@" not in with_:
-        raise UserError("no practice to apply", hint="--with bf16,channels_last; `vivace practices` lists them")
+        raise UserError("no practice to apply", hint=_where_with_belongs(command))
     console = make_console(stderr=True, highlight=False)
     first = rank_and_world()[0] == 0
     if not words and first:
@@ -69,3 +67,9 @@ def run(
         text = f"the command deleted {ran.folder}, so it is not known which practices were applied; use -o FOLDER"
         console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
     raise typer.Exit(ran.exit_code)
+
+
+def _where_with_belongs(command: list[str]) -> str:
+    if any(word.split("=")[0] == "--with" for word in command):
+        return "what follows the command's first word goes to the command: vivace run --with bf16 python train.py …"
+    return "--with bf16,channels_last; `vivace practices` lists them"

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.errors import UserError
 from vivace.launch.local import run_locally
@@ -38,10 +39,7 @@ DEFAULT_SECONDS = 2 * 3600
 
 
 def submit(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
-    ] = None,
+    command: Command = None,
     cluster: Annotated[
         Text, typer.Option(help="A cluster from `vivace hardware --clusters`. Default: ask Slurm.")
     ] = None,

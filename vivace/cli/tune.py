@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.report import write_report
@@ -30,10 +31,7 @@ _DEMO_BUDGET_MINUTES = 2.5
 
 def tune(
     context: typer.Context,
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="-- COMMAND", help="The training command, after `--`.", show_default=False),
-    ] = None,
+    command: Command = None,
     budget: Annotated[
         float | None, typer.Option(help="Minutes for all trials, compilation included. Default: 10.")
     ] = None,

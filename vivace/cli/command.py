@@ -1,0 +1,42 @@
+"""The user's command on vivace's command line: everything from its first word on, with or without ``--`` before it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+__all__ = ["TAKES_A_COMMAND", "Command", "training_command"]
+
+TAKES_A_COMMAND = {"allow_interspersed_args": False}
+"""Of a sub-command: the first word that is no option of vivace begins the command, and later options are its own."""
+
+
+def training_command(words: Sequence[str]) -> list[str]:
+    """``words`` as they can be started: a Python script that cannot start itself gets the ``python`` of the PATH."""
+    if not words or not _is_a_script(words[0]) or _starts_itself(words[0]):
+        return list(words)
+    return ["python" if shutil.which("python") else "python3", *words]
+
+
+def _is_a_script(word: str) -> bool:
+    return word.endswith(".py") and os.path.isfile(word)
+
+
+def _starts_itself(word: str) -> bool:
+    """As a shell would find it: by the PATH, or by a path to an executable file."""
+    return shutil.which(word) is not None
+
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="COMMAND",
+        help="The training command, as you would type it; `--` may stand before it. Put vivace's own options first.",
+        show_default=False,
+        callback=lambda words: training_command(words) if words else words,
+    ),
+]
