@@ -55,6 +55,22 @@ def test_values_of_secret_options_are_removed(command: list[str], expected: tupl
         (["t.py", "--url=https://h/?token=abc&x=1"], "--url=https://h/?token=***&x=1"),
         (["t.py", "https://h/?x=1&sig=abc#top"], "https://h/?x=1&sig=***#top"),
         (["t.py", "s3://me:p@ss@host/x"], "s3://***@host/x"),
+        (["t.py", "--pass", "abc"], "***"),
+        (["t.py", "--db-pass=abc"], "--db-pass=***"),
+        (["t.py", "--creds", "abc"], "***"),
+        (["t.py", "--user", "me:abc"], "me:***"),
+        (["t.py", "--proxy-user=me:abc"], "--proxy-user=me:***"),
+        (["curl", "-u", "me:abc"], "me:***"),
+        (["bash", "-c", "curl -u me:abc u"], "curl -u me:*** u"),
+        (["bash", "-c", "curl --user 'me:abc' u"], "curl --user 'me:***' u"),
+        (["wandb", "login", "abc"], "***"),
+        (["python", "-m", "wandb", "login", "--relogin", "--host", "https://h", "abc"], "***"),
+        (["bash", "-c", "wandb login --relogin abc && t.py"], "wandb login --relogin *** && t.py"),
+        (["bash", "-c", "sshpass -p abc ssh host"], "sshpass -p *** ssh host"),
+        (["t.py", "--notify", "https://hooks.slack.com/services/T0/B0/abc"], "https://hooks.slack.com/***"),
+        (["t.py", "--url=https://discord.com/api/webhooks/1/abc"], "--url=https://discord.com/***"),
+        (["t.py", "--notify", "https://api.telegram.org/bot1:abc/sendMessage"], "https://api.telegram.org/bot***"),
+        (["t.py", "--slack-webhook", "abc"], "***"),
     ],
 )
 def test_secrets_are_found_inside_words_and_behind_any_spelling(command: list[str], expected: str):
@@ -66,7 +82,9 @@ def test_secrets_are_found_inside_words_and_behind_any_spelling(command: list[st
     [
         "--session-length 128", "--keyframes 12", "--capital x", "--max-tokens 5", "--max-token 5", "--tokenizer gpt2",
         "--pad-token <pad>", "--num-key-value-heads 8", "--author me", "--monkey 1", "--patience 3", "--path x",
-        "--token-file t.txt", "hf_trainer.py --lr 1", "python -m sk-learn", "auth.py:12", "lr=0.1 data.tokens=3",
+        "--token-file t.txt", "--user me", "--user 1000:1000",
+        "--passes 3", "--login-node http://h:80", "wandb login --relogin", "-u http://h:80",
+        "hf_trainer.py --lr 1", "python -m sk-learn", "auth.py:12", "lr=0.1 data.tokens=3",
     ],
 )  # fmt: skip
 def test_harmless_options_are_kept(command: str):
@@ -114,12 +132,15 @@ def test_a_variable_with_a_secret_in_its_value_is_left_out():
     assert safe_environment({"TORCH_LOGS": "x", "NCCL_X": "https://h/?token=abc"}) == {"TORCH_LOGS": "x"}
 
 
+NAMES = [
+    "--token ", "MY_KEY=", "?a=1&token=", "Bearer ", "--pass ", "--creds=", "-u me:", "--user=me:", "wandb login ",
+    "https://hooks.slack.com/services/", "sshpass -p ", "export WANDB_API_KEY=", '"api_key": ',
+    "--header X-Auth-Token:",
+]  # fmt: skip
 PIECES = ["--", "x", "api_key", "Token", "=", ":", " ", "'", '"', "?", "&", "\\", "\n", "Bearer ", "://", "@", "lr=1"]
 
 
-@given(
-    st.lists(st.sampled_from(PIECES)).map("".join), st.sampled_from(["--token ", "MY_KEY=", "?a=1&token=", "Bearer "])
-)
+@given(st.lists(st.sampled_from(PIECES)).map("".join), st.sampled_from(NAMES))
 def test_a_secret_is_found_after_any_text(before: str, name: str):
     assert "s3cret" not in safe_text(f"{before} {name}s3cret")
     assert "s3cret" not in " ".join(safe_command(["t.py", f"{before} {name}s3cret"]))

@@ -1,7 +1,8 @@
 """Keeps secrets out of records and reports: which environment variables, arguments and texts may be written down.
 
-A value is hidden when its name says so (``--api-key X``, ``HF_TOKEN=X``, ``?token=X``, ``Authorization: X``) or when it
-looks like a known kind of secret (``hf_…``, ``ghp_…``). In doubt it is hidden: a lost argument costs less than a key.
+A value is hidden when its name says so (``--api-key X``, ``HF_TOKEN=X``, ``?token=X``, ``Authorization: X``), when its
+place does (``wandb login X``, ``--user me:X``, the path of a webhook) or when it looks like a known kind of secret
+(``hf_…``, ``ghp_…``). In doubt it is hidden: a lost argument costs less than a key.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _SECRET_VARIABLE = re.compile(
 
 # A name is cut into parts (`--wandbApiKey`: wandb, api, key), and one of them must be one of these.
 _SECRET_PARTS = frozenset({
-    "key", "apikey", "token", "secret", "password", "passwd", "pw", "pwd", "passphrase", "credential", "credentials",
-    "auth", "oauth", "authorization", "bearer", "cookie", "signature", "pat", "jwt",
+    "key", "apikey", "token", "secret", "secrets", "password", "passwd", "pass", "pw", "pwd", "pswd", "passphrase",
+    "credential", "credentials", "cred", "creds", "auth", "oauth", "authorization", "bearer", "cookie", "signature",
+    "pat", "jwt", "webhook",
 })  # fmt: skip
 # Names written without any separator: `--hftoken`. Not `key` alone, which ends `monkey` too.
 _SECRET_ENDINGS = ("token", "password", "passwd", "passphrase", "secret", "apikey", "accesskey", "secretkey", "authkey")
@@ -43,7 +45,7 @@ _HARMLESS_ENDS = frozenset({
     "type", "path", "file", "dir", "error", "exception", "warning", "py",
 })  # fmt: skip
 # Too common before a colon in messages and code (`lambda key: …`, `signature: (Tensor)`).
-_NO_SECRET_BEFORE_COLON = frozenset({"key", "auth", "signature", "pat", "pw"})
+_NO_SECRET_BEFORE_COLON = frozenset({"key", "auth", "signature", "pat", "pw", "pass"})
 _WHOLE_LINE = frozenset({"authorization", "cookie"})  # headers whose value has several words
 _SCHEMES = frozenset({"bearer", "basic", "token"})
 
@@ -62,6 +64,21 @@ _QUERY_PART = re.compile(_IN_QUERY.pattern + _QUERY_VALUE.pattern)
 _LONG_FLAG = re.compile(r"--[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
 _ASSIGNED_WORD = re.compile(r"(?P<name>[\w.+-]+)=(?P<value>.+)", re.DOTALL)
 
+# Values known by their place. `--user 1000:1000` is a container's user and group.
+_USER = re.compile(
+    r"(?P<name>(?<![\w.-])--?(?:[\w-]*-)?(?:user|login|u)(?:=|(?:\s|\\\n)+)[\"']?(?!\d+:\d+\b)[^\s:'\"/=]+:)(?!//)"
+)
+_AFTER_A_PROGRAM = re.compile(
+    r"(?<![\w.-])(?P<name>(?:wandb|weave|swanlab|comet|neptune)\s+login(?:\s+--[\w-]+(?:=\S+|\s+https?://\S+)?)*"
+    r"|sshpass\s+-p)\s+(?!-)"
+)
+_ENDS_AFTER_A_PROGRAM = re.compile(rf"(?:{_AFTER_A_PROGRAM.pattern})\Z")
+_BY_PLACE = (_USER, _AFTER_A_PROGRAM)
+_PLACE_WORDS = 6  # so many words before an argument are looked at: `wandb login --relogin --host URL X`
+
+_WEBHOOK = re.compile(
+    r"(?P<kept>https?://(?=[^\s'\"]*hook)[^/\s'\"]+/|//api\.telegram\.org/bot)[^\s'\"]+", re.IGNORECASE
+)
 _LOGIN_IN_URL = re.compile(r"://[^/\s'\"?#]+@")
 # By their issuers' documented prefixes. `hf_trainer` and `sk-learn` are names: a key is longer, or has digits.
 _SHAPES = re.compile(
@@ -94,12 +111,12 @@ def safe_command(command: Sequence[str]) -> tuple[str, ...]:
     """
     safe: list[str] = []
     hide_next = False
-    for word in command:
+    for index, word in enumerate(command):
         if hide_next and not _LONG_FLAG.fullmatch(word):  # a secret may start with a dash
             safe.append(REMOVED)
             hide_next = word.lower() in _SCHEMES  # `Authorization: Bearer X`, not quoted
         else:
-            safe.append(_safe_word(word))
+            safe.append(_safe_after(command[max(0, index - _PLACE_WORDS) : index], word))
             hide_next = _announces_a_secret(word)
     return tuple(safe)
 
@@ -112,7 +129,17 @@ def safe_text(text: str) -> str:
     """
     text = _PRIVATE_KEY.sub(REMOVED, text)
     text = _LOGIN_IN_URL.sub(f"://{REMOVED}@", text)
+    text = _WEBHOOK.sub(rf"\g<kept>{REMOVED}", text)
     return _SHAPES.sub(REMOVED, _without_values(text))
+
+
+def _safe_after(before: Sequence[str], word: str) -> str:
+    """One argument, which the words before it may make a secret: ``wandb login X``, ``--user me:X``."""
+    if not word.startswith("-") and _ENDS_AFTER_A_PROGRAM.search(" ".join([*before, ""])):
+        return REMOVED
+    if before and _USER.match(f"{before[-1]} {word}"):
+        return safe_text(f"{before[-1]} {word}")[len(before[-1]) + 1 :]
+    return _safe_word(word)
 
 
 def _safe_word(word: str) -> str:
@@ -132,7 +159,9 @@ def _announces_a_secret(word: str) -> bool:
 
 def _without_values(text: str) -> str:
     """All values are found before any is replaced: what is a value to one rule may be a name to another."""
-    spans = sorted(span for before in (_IN_QUERY, _ASSIGNED, _FLAG, _BEARER) for span in _values_after(before, text))
+    spans = sorted(
+        span for before in (_IN_QUERY, _ASSIGNED, _FLAG, _BEARER, *_BY_PLACE) for span in _values_after(before, text)
+    )
     pieces: list[str] = []
     done = 0
     for start, end in spans:
@@ -158,6 +187,8 @@ def _values_after(before: re.Pattern[str], text: str) -> Iterator[tuple[int, int
 
 def _is_secret_match(found: re.Match[str], before: re.Pattern[str]) -> bool:
     name = found["name"]
+    if before in _BY_PLACE:
+        return True
     if before is _ASSIGNED and found["by"] == ":" and name.lower() in _NO_SECRET_BEFORE_COLON:
         return False
     return _names_a_secret(name) or (before is _IN_QUERY and name.lower() == "sig")
