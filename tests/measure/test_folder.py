@@ -40,6 +40,10 @@ def test_an_unwritable_place_is_the_users_to_mend(tmp_path: Path):
         (["python", "e\N{COMBINING ACUTE ACCENT}cole.py"], "école"),
         (["python", "a\\b\udcff..py"], "a-b"),
         (["python", ".hidden.py"], "hidden"),
+        (["bash", "-c", "WANDB_API_KEY=secret python src/train.py"], "train"),
+        (["bash", "-lc", "export KEY=secret.py; cd 'my code' && python -m pkg.trainer"], "trainer"),
+        (["sh", "-c", "KEY=secret"], "sh"),
+        (["env", "KEY=secret.py", "python", "train.py"], "train"),
     ],
 )
 def test_a_run_is_named_after_its_script(command: list[str], name: str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from json import dumps, loads
 from pathlib import Path
@@ -20,8 +21,9 @@ from vivace.launch.local import run_locally
 from vivace.launch.planned import planned
 from vivace.launch.practised import read_practices
 from vivace.launch.preflight import Preflight
+from vivace.launch.private import part
 from vivace.launch.request import ContainerKind, JobRequest
-from vivace.launch.script import Place, prepare, render
+from vivace.launch.script import Place, parted, prepare, render
 from vivace.launch.storage import storage_notes
 from vivace.launch.submit import SCRIPT, product
 from vivace.launch.submit import submit as send_job
@@ -64,7 +66,9 @@ def submit(
     conda: Annotated[Text, typer.Option(help="Conda environment to activate.")] = None,
     container: Annotated[Text, typer.Option(help="Image to run the command in.")] = None,
     container_kind: Annotated[ContainerKind, typer.Option(help="Container runtime.")] = "singularity",
-    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE for the job, repeatable.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for the job, or NAME to pass yours on; repeatable.")
+    ] = None,
     gpus_per_task: Annotated[int, typer.Option(help="GPUs per process.")] = 1,
     cpus_per_task: Annotated[
         int | None, typer.Option(help="Cores per process. Default: the share of its GPUs.")
@@ -208,10 +212,11 @@ def _modules(given: list[str] | None) -> tuple[str, ...] | None:
 
 
 def _variables(given: list[str] | None) -> dict[str, str]:
+    """``NAME`` alone takes the value that it has here, so that a secret need not be typed."""
     pairs = [text.partition("=") for text in given or ()]
-    if wrong := next((name for name, equals, _ in pairs if not equals), None):
-        raise UserError(f"--env {wrong} has no value", hint=f"--env {wrong}=VALUE")
-    return {name: value for name, _, value in pairs}
+    if wrong := next((name for name, equals, _ in pairs if not equals and name not in os.environ), None):
+        raise UserError(f"--env {wrong} has no value here", hint=f"--env {wrong}=VALUE, or export it first")
+    return {name: value if equals else os.environ[name] for name, equals, value in pairs}
 
 
 def _run_here(requests: list[JobRequest], output: Path, json: bool, dry_run: bool) -> None:
@@ -237,8 +242,16 @@ def _print_scripts(requests: list[JobRequest], target: Target, output: Path, jso
     for request in requests:
         folder = output.absolute() / f"{request.name}-NNN"
         place = Place.in_folder(folder, Path(os.getcwd()), request.array is not None)
-        scripts.append(render(prepare(request, target), place))
+        job = prepare(request, target)
+        scripts.append(render(job, place))
+        _note_secrets(parted(job).hidden)
     typer.echo(dumps([{"script": text} for text in scripts], indent=2) if json else "\n".join(scripts).rstrip("\n"))
+
+
+def _note_secrets(hidden: Sequence[str]) -> None:
+    if hidden:
+        note = f"note: {', '.join(hidden)} may be secret: kept in job.private.sh, which only you can read"
+        make_console(stderr=True, highlight=False, soft_wrap=True).print(note, style="yellow", markup=False)
 
 
 def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, plan: Plan | None, json: bool) -> None:
@@ -247,6 +260,7 @@ def _send(requests: list[JobRequest], target: Target, output: Path, check: bool,
     for note in storage_notes(target, output.absolute()):
         make_console(stderr=True, highlight=False, soft_wrap=True).print(f"note: {escape(note)}", style="yellow")
     for request in requests:
+        _note_secrets(part(request.variables, request.words).hidden)
         run, found = send_job(request, target, output, check, plan)
         records.append({**loads(run.to_json()), "preflight": asdict(found) if found else None})
         if not json:

@@ -18,6 +18,7 @@ from vivace.errors import UserError
 from vivace.launch.request import JobRequest
 from vivace.launch.submit import RECORD
 from vivace.measure.folder import new_run_folder
+from vivace.records.privacy import safe_command
 from vivace.records.run import Run, RunState
 
 __all__ = ["run_locally", "torchrun_words"]
@@ -52,7 +53,7 @@ def run_locally(request: JobRequest, output: Path) -> Run:
     code = _run(torchrun_words(request.words, request.gpus), variables, folder)
     state: RunState = "completed" if code == 0 else "cancelled" if code == 130 else "failed"
     run = Run(
-        command=request.command,
+        command=safe_command(request.command),
         practices=request.practices,
         launcher="local",
         name=request.name,

@@ -14,13 +14,14 @@ import jinja2
 
 from vivace import __version__
 from vivace.errors import UserError
+from vivace.launch.private import Parted, part, private_path
 from vivace.launch.request import JobRequest
 from vivace.launch.shape import Shape, choose_qos, shape_of, split
 from vivace.launch.target import Target
 from vivace.launch.words import output_pattern, sbatch_word, slurm_time
 from vivace.preemption import EXIT_INTERRUPTED
 
-__all__ = ["Job", "Place", "prepare", "render"]
+__all__ = ["Job", "Place", "parted", "prepare", "render"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -72,8 +73,8 @@ def prepare(request: JobRequest, target: Target) -> Job:
 
 
 def render(job: Job, place: Place) -> str:
-    """The script's text."""
-    request = job.request
+    """The script's text. Secrets are not in it: ``parted`` has them."""
+    request, shown = job.request, parted(job)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -93,15 +94,21 @@ def render(job: Job, place: Place) -> str:
         workdir=place.workdir,
         modules=_modules(job),
         conda=request.conda,
-        variables=request.variables,
+        variables=shown.variables,
+        private=None if shown.private is None else str(private_path(place.script)),
         requeue=request.requeue,
         max_requeues=job.max_requeues,
         retry_crash=request.retry_crash,
         exit_interrupted=EXIT_INTERRUPTED,
         once=request.once,
         srun_options=_srun_options(job),
-        command=shlex.join([*_container_words(request), *request.words]),
+        command=shown.command,
     )
+
+
+def parted(job: Job) -> Parted:
+    """The job's variables and its command, and what of them must lie in a private file."""
+    return part(job.request.variables, [*_container_words(job.request), *job.request.words])
 
 
 def _title(job: Job) -> str:

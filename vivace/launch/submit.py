@@ -1,6 +1,7 @@
 """Sends jobs: makes the run's folder, writes the script, asks Slurm first, calls ``sbatch``, keeps a ``Run`` record.
 
-Writes ``runs/<name>-NNN/{job.sh,run.json}``, and ``plan.json`` where there is a plan; the logs will lie beside them.
+Writes ``runs/<name>-NNN/{job.sh,run.json}``, ``plan.json`` where there is a plan and ``job.private.sh`` where there are
+secrets; the logs will lie beside them.
 Called by the CLI and the notebook functions.
 """
 
@@ -15,12 +16,14 @@ from pathlib import Path
 
 from vivace.errors import UserError
 from vivace.launch.preflight import Preflight, preflight
+from vivace.launch.private import private_path, write_private
 from vivace.launch.request import JobRequest
-from vivace.launch.script import Job, Place, prepare, render
+from vivace.launch.script import Job, Place, parted, prepare, render
 from vivace.launch.slurm import ask, call
 from vivace.launch.target import Target
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.records.plan import Plan
+from vivace.records.privacy import safe_command
 from vivace.records.run import Run
 
 __all__ = ["PLAN", "RECORD", "SCRIPT", "product", "send", "submit"]
@@ -60,6 +63,7 @@ def send(job: Job, place: Place, folder: Path, check: bool = True) -> tuple[Run,
     """Write the script to ``place`` and send it; the record goes to ``folder``."""
     script, text = Path(place.script), render(job, place)
     try:
+        write_private(place.script, parted(job).private)
         script.write_text(text, encoding="utf-8")
         script.chmod(0o755)
     except OSError as error:
@@ -87,7 +91,7 @@ def _check_it_is_known(job_id: str) -> None:
 
 def _record(job: Job, place: Place, folder: Path, job_id: str) -> Run:
     return Run(
-        command=job.request.command,
+        command=safe_command(job.request.command),
         practices=job.request.practices,
         launcher="slurm",
         name=job.request.name,
@@ -110,5 +114,6 @@ def _record(job: Job, place: Place, folder: Path, job_id: str) -> Run:
 
 def _remove(folder: Path) -> None:
     (folder / SCRIPT).unlink(missing_ok=True)
+    private_path(str(folder / SCRIPT)).unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()

@@ -44,13 +44,13 @@ def _positive(seconds: int, text: str) -> int:
 
 
 def script_of(command: Sequence[str]) -> str | None:
-    """The script that a command names by its path; one that only the job's shell can name (``$WORK``) is none.
+    """The script that a command names by its path; one that only a shell can name (``$WORK``, ``bash -c``) is none.
 
     >>> script_of(["torchrun", "src/train.py", "--config", "x.py"]), script_of(["python", "-m", "my.trainer"])
     ('src/train.py', None)
     """
     script = next((word for word in command if word.endswith((".py", ".sh"))), None)
-    return None if script is None or "$" in script or script.startswith("~") else script
+    return None if script is None or re.search(r"^~|\$|\w=|[;&|]", script) else script
 
 
 def slurm_time(seconds: float) -> str:

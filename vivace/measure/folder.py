@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vivace.errors import UserError
 
 __all__ = ["name_of_command", "new_run_folder", "shared_run_folder"]
 
+_ASSIGNMENT = re.compile(r"\w+=")
+_SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
 _LONGEST_NAME = 200  # bytes; file systems take 255, and the number comes after it
 
 
@@ -21,13 +23,27 @@ def name_of_command(command: Sequence[str]) -> str:
     'train'
     >>> name_of_command(["python", "-m", "my.trainer", "--data", "x"])
     'trainer'
+    >>> name_of_command(["bash", "-c", "WANDB_API_KEY=secret python src/train.py"])
+    'train'
     """
-    for word in command:
-        if word.endswith((".py", ".sh")):
-            return _clean(Path(word).stem)
-    if "-m" in command[:-1]:
-        return _clean(command[list(command).index("-m") + 1].rsplit(".", 1)[-1])
-    return _clean(Path(command[0]).name) if command else "run"
+    words = [word for word in _in_shells(command) if not _ASSIGNMENT.match(word)]  # a value may be a secret
+    script = next((word for word in words if word.endswith((".py", ".sh"))), None)
+    if script is not None:
+        return _clean(Path(script).stem)
+    if "-m" in words[:-1]:
+        return _clean(words[words.index("-m") + 1].rsplit(".", 1)[-1])
+    return _clean(Path(words[0]).name) if words else "run"
+
+
+def _in_shells(command: Sequence[str]) -> Iterator[str]:
+    """The words, also those inside the argument of ``bash -c "KEY=… python train.py"``."""
+    in_shell = False
+    for before, word in zip(["", *command], command, strict=False):
+        in_shell = in_shell or Path(word).name in _SHELLS
+        if in_shell and re.fullmatch(r"-[a-z]*c", before):
+            yield from (part for part in re.split(r"[\s;&|()'\"]+", word) if part)
+        else:
+            yield word
 
 
 def _clean(text: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["REMOVED", "safe_command", "safe_environment", "safe_lines", "safe_text"]
+__all__ = ["REMOVED", "is_secret_variable", "safe_command", "safe_environment", "safe_lines", "safe_text"]
 
 REMOVED = "***"
 
@@ -23,7 +23,7 @@ _PREFIXES = (
 )  # fmt: skip
 # Wider than the rule for options: leaving a variable out of a record costs nothing.
 _SECRET_VARIABLE = re.compile(
-    r"key|token|secret|passw|passphrase|credential|auth|cookie|session|private|signature|_pat$|api",
+    r"key|token|secret|pass(?:w|phrase|$|_)|cred|auth|cookie|session|private|signature|_pat$|api|webhook",
     re.IGNORECASE,
 )
 
@@ -99,8 +99,16 @@ def safe_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environment.items())
-        if name.startswith(_PREFIXES) and not _SECRET_VARIABLE.search(name) and safe_text(value) == value
+        if name.startswith(_PREFIXES) and not is_secret_variable(name, value)
     }
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """
+    >>> is_secret_variable("HF_TOKEN", "abc"), is_secret_variable("MODEL", "gpt2")
+    (True, False)
+    """
+    return _SECRET_VARIABLE.search(name) is not None or safe_text(value) != value
 
 
 def safe_command(command: Sequence[str]) -> tuple[str, ...]:
