@@ -25,6 +25,7 @@ from vivace.tune.finders.asked import Asked, read_asked, write_asked
 from vivace.tune.finders.batch import find_batch
 from vivace.tune.finders.loader import find_loader
 from vivace.tune.finders.room import parse_gib
+from vivace.tune.folder_lock import held
 
 __all__ = ["find_app"]
 
@@ -172,11 +173,12 @@ def _search(
     output: Path, name: str | None, json: bool, verbose: bool,
 ) -> None:  # fmt: skip
     folder = resume or new_run_folder(output, name or name_of_command(asked.command))
-    write_asked(folder, asked)  # with --resume too: another --budget holds from then on
     console = make_console(stderr=True, highlight=False)
-    console.print(f"  [dim]folder: {escape(str(folder))}[/]", soft_wrap=True)
-    with shown(console, json, quiet=not verbose) as (sink, progress, say):
-        search = find(asked, folder, sink, progress, say)
+    with held(folder):
+        write_asked(folder, asked)  # with --resume too: another --budget holds from then on
+        console.print(f"  [dim]folder: {escape(str(folder))}[/]", soft_wrap=True)
+        with shown(console, json, quiet=not verbose) as (sink, progress, say):
+            search = find(asked, folder, sink, progress, say)
     if json:
         print_record(search)
     else:

@@ -16,6 +16,7 @@ from vivace.records.finding import Risk
 from vivace.records.proof import Proof
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.checking import findings_of
+from vivace.tune.folder_lock import held
 from vivace.tune.options_file import read_options, write_options
 from vivace.tune.probing import Causes
 from vivace.tune.proving import prove
@@ -64,6 +65,11 @@ def tune(
     else:
         refuse_another_job(options.job, options.command, in_queue=bool(options.prefix))
     folder = resume or new_run_folder(output, name or name_of_command(options.command))
+    with held(folder):
+        return _tune(options, folder, sink, progress, say)
+
+
+def _tune(options: Options, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> Tuned:
     write_options(folder / OPTIONS, options)  # with --resume too: another --budget holds from then on
     say(f"  [dim]folder: {escape(str(folder))}[/]")
     settings = TrialSettings(steps=options.steps, timeout_s=options.timeout_s, copy=options.copy)
