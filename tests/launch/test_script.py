@@ -245,3 +245,20 @@ def test_what_sinfo_says_makes_a_target():
         of_sinfo(text, "cpu_p1")
     with pytest.raises(UserError, match="no partition"):
         of_sinfo(text, "gpu_p9")
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        ("0-10:0", "'0-10:0' is an array without a task"),
+        ("9-3", "'9-3' is an array without a task"),
+        ("0-999999999", "an array's indices end at 4,000,000, not at 999999999"),
+    ],
+)
+def test_an_impossible_array_is_one_sentence(array: str, says: str):
+    with pytest.raises(UserError, match=re.escape(says)):
+        JobRequest(command=("x",), name="x", array=array)
+
+
+def test_an_index_that_is_named_twice_is_one_job():
+    assert JobRequest(command=("x",), name="x", array="0-6:2,4-5,9%3").jobs == 6

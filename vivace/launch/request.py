@@ -15,6 +15,7 @@ __all__ = ["ContainerKind", "JobRequest"]
 
 ContainerKind = Literal["singularity", "apptainer", "pyxis"]
 _ARRAY = re.compile(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?")
+_LARGEST_INDEX = 4_000_000  # Slurm's MaxArraySize can be 4000001 at most (slurm.conf)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DEPENDENCY = re.compile(r"\d+(_\d+)?|(singleton|(after\w*):\d+(_\d+)?(\+\d+)?(:\d+(_\d+)?)*)([,?].+)?")
 
@@ -74,6 +75,8 @@ class JobRequest:
                 raise UserError(f"{variable!r} cannot be an environment variable", hint="--env NAME=VALUE")
         if self.array is not None and not _ARRAY.fullmatch(self.array):
             raise UserError(f"{self.array!r} is not an array", hint="--array 0-9, --array 1,3,5 or --array 0-99%8")
+        if self.array is not None:
+            array_size(self.array)
         if self.after is not None and not _DEPENDENCY.fullmatch(self.after):
             raise UserError(f"{self.after!r} is not a dependency", hint="--after JOB, or --after afterany:JOB")
         if self.retry_crash < 0:
@@ -100,17 +103,24 @@ class JobRequest:
     @property
     def jobs(self) -> int:
         """How many jobs the array makes (one without an array)."""
-        return 1 if self.array is None else len(array_indices(self.array))
+        return 1 if self.array is None else array_size(self.array)
 
 
-def array_indices(text: str) -> list[int]:
+def array_size(text: str) -> int:
+    """How many tasks an array has; an index that is named twice is one task.
+
+    >>> array_size("0-6:2,9%4")
+    5
     """
-    >>> array_indices("0-6:2,9%4")
-    [0, 2, 4, 6, 9]
-    """
-    indices: list[int] = []
-    for part in text.partition("%")[0].split(","):
-        span, _, step = part.partition(":")
-        first, _, last = span.partition("-")
-        indices.extend(range(int(first), int(last or first) + 1, int(step or 1)))
+    return len({index for part in text.partition("%")[0].split(",") for index in _indices(part)})
+
+
+def _indices(part: str) -> range:
+    span, _, step = part.partition(":")
+    first, _, last = span.partition("-")
+    if int(last or first) > _LARGEST_INDEX:
+        raise UserError(f"an array's indices end at {_LARGEST_INDEX:,}, not at {last or first}")
+    indices = range(int(first), int(last or first) + 1, int(step or 1) or -1)
+    if not indices:
+        raise UserError(f"{part!r} is an array without a task", hint="--array 0-9, or 0-9:2 for every second")
     return indices
