@@ -179,6 +179,7 @@ def test_a_transformer_by_its_sizes():
         (["budget", "gpt2-124m", "--gpu", "h100", "--days", "0"], "--days is 0", "--days 1"),
         (["budget", "gpt2-124m", "--gpu", "h100", "--cost", "100"], "--cost needs the price", "--price"),
         (["gpt2-124m", "--gpu", "h100", "--tokens", ""], "--tokens ''", "1e12"),
+        (["gpt2-124m", "--gpu", "h100", "--tokens", "1e400"], "--tokens '1e400'", "1e12"),
         (["m", "--gpu", "h100", "--layers", "12", "--hidden", "768", "--heads", "7"], "--heads 7", "--heads 8"),
         (
             ["m", "--gpu", "h100", "--layers", "2", "--hidden", "768", "--heads", "12", "--kv-heads", "5"],
@@ -195,6 +196,12 @@ def test_mistakes_get_a_reason_and_a_hint(words, message, hint):
         runner.invoke(plan_app, words, catch_exceptions=False)
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("option", ["--save", "--html"])
+def test_a_file_that_cannot_be_written_is_one_sentence(option: str):
+    with pytest.raises(UserError, match="cannot write /nonexist/x: No such file or directory"):
+        runner.invoke(plan_app, ["gpt2-124m", "--gpu", "h100", option, "/nonexist/x"], catch_exceptions=False)
 
 
 def test_as_many_gpus_as_the_cluster_has_are_planned_and_the_batch_is_called_what_it_is():

@@ -84,6 +84,12 @@ def test_a_site_of_ones_own_brings_limits_and_storage(folder):
     assert [space.variable for space in lab.storage] == ["FAST"]
 
 
+def test_a_newline_cannot_reach_a_job_script(folder):
+    (folder / "lab.toml").write_text(GPU + CLUSTER + 'partition = "gpu\\ntouch pwned"\n')
+    with pytest.raises(UserError, match=r"\[cluster.lab\]: partition: must be one line of printable text"):
+        load_catalogue()
+
+
 def test_a_path_that_is_not_there(folder, monkeypatch):
     monkeypatch.setenv("VIVACE_CATALOGUE", str(folder / "none.toml"))
     with pytest.raises(UserError, match=r"none\.toml, which does not exist"):

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from vivace.records.base import Record, RecordError, write_text_atomically
+from vivace.files import write_text_atomically
+from vivace.records.base import Record, RecordError
 from vivace.records.finding import Finding, Findings, Place, Risk
 from vivace.records.proof import Gain, Interval, Proof
 from vivace.records.run import Run

@@ -7,6 +7,7 @@ MODEL …`` is the command ``model``, which need not be typed.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from typer.core import TyperGroup
 from vivace.cli.console import make_console
 from vivace.cli.plan_questions import Amount, Prices, read_tokens, run_question
 from vivace.errors import UserError
+from vivace.files import write_user_text
 from vivace.plan.answering.budget import Budget, BudgetQuestion, answer_budget
 from vivace.plan.answering.find_model import find_model
 from vivace.plan.answering.find_site import find_site
@@ -29,7 +31,6 @@ from vivace.plan.grading.validate import grade_file
 from vivace.plan.models.built_in import built_in_names
 from vivace.plan.models.transformer import Transformer
 from vivace.plan.run.whole_run import RunQuestion
-from vivace.records.base import write_text_atomically
 from vivace.records.plan import Plan
 from vivace.records.plan_grade import FileGrade
 from vivace.report.page import page
@@ -169,9 +170,9 @@ def model_command(
 
 def _write(plan: Plan, save: Path | None, html: Path | None) -> None:
     if save is not None:
-        plan.save(save)
+        write_user_text(save, plan.to_json())
     if html is not None:
-        write_text_atomically(html, page(f"{plan.model} on {plan.gpus} GPUs", [plan_section(plan)]))
+        write_user_text(html, page(f"{plan.model} on {plan.gpus} GPUs", [plan_section(plan)]))
 
 
 @plan_app.command("budget", help="Find the shortest and the cheapest run and the largest model within limits.")
@@ -254,13 +255,14 @@ def _write_rows(path: Path, grades: list[FileGrade]) -> None:
         "skipped",
         "notes",
     )
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        for grade in grades:
-            for row in grade.grades:
-                values = [getattr(row, name) for name in columns[1:-1]]
-                writer.writerow([grade.file, *("" if v is None else v for v in values), "; ".join(row.notes)])
+    table = io.StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(columns)
+    for grade in grades:
+        for row in grade.grades:
+            values = [getattr(row, name) for name in columns[1:-1]]
+            writer.writerow([grade.file, *("" if v is None else v for v in values), "; ".join(row.notes)])
+    write_user_text(path, table.getvalue())
 
 
 def main() -> None:

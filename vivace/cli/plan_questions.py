@@ -5,6 +5,7 @@ An option that does not go with the model is refused, not ignored. Called by ``v
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from vivace.errors import UserError
@@ -38,7 +39,7 @@ class Prices:
 
 def read_tokens(text: str) -> float:
     value = number(text)
-    if value is None or value <= 0:
+    if value is None or not 0 < value < math.inf:
         raise UserError(f"--tokens {text!r} is not a number of tokens", hint="write 1e12, 300B or 15T")
     return value
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from vivace.cli.console import make_console
 from vivace.errors import UserError
-from vivace.records.base import write_text_atomically
+from vivace.files import write_text_atomically
 
 __all__ = ["report", "write_report"]
 

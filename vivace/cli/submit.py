@@ -17,6 +17,7 @@ from rich.markup import escape
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.errors import UserError
+from vivace.files import read_user_text
 from vivace.launch.local import run_locally
 from vivace.launch.planned import planned
 from vivace.launch.practised import read_practices
@@ -38,6 +39,7 @@ __all__ = ["submit"]
 
 Text = str | None
 DEFAULT_SECONDS = 2 * 3600
+_COMMANDS_BYTES = 2**20  # of a file of commands
 
 
 def submit(
@@ -180,7 +182,7 @@ def _warn_of_missing_scripts(requests: list[JobRequest]) -> None:
 
 def _commands_of(file: Path) -> list[list[str]]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_user_text(file, _COMMANDS_BYTES).splitlines()
         found = [words for line in lines if (words := shlex.split(line, comments=True))]
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.errors import UserError
+from vivace.files import read_user_text
 from vivace.hardware.schema import Place, build, did_you_mean
 from vivace.hardware.specs import DTYPES, ClusterSpec, GpuSpec, SiteSpec
 from vivace.protocol.gpu_names import KnownGpu, find_by_name
@@ -170,7 +171,7 @@ def _gpu(name: str, table: Mapping[str, Any], place: Place, defined_in: str) -> 
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_user_text(path))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path} is not valid TOML: {error}", hint="see https://toml.io for the syntax") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -102,6 +102,8 @@ def _checked_scalar(value: Any, hint: Any, key: str, place: Place) -> Any:
         raise place.error(key, f"must be {wanted}, not {_kind(value)}", hint=f"{key} = {_example(hint)}")
     if value == "":
         raise place.error(key, "is empty", hint=f"leave {key} out when it is not known")
+    if isinstance(value, str) and not value.isprintable():  # it may become a line of a job's script
+        raise place.error(key, f"must be one line of printable text, not {value!r}")
     return value
 
 

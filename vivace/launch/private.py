@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vivace.records.base import write_text_atomically
+from vivace.files import write_text_atomically
 from vivace.records.privacy import is_secret_variable, safe_command
 
 __all__ = ["Parted", "part", "private_path", "write_private"]

@@ -21,11 +21,11 @@ from typing import IO
 import psutil
 
 from vivace.errors import UserError
+from vivace.files import write_text_atomically
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.protocol.progress import SeenProgress
 from vivace.protocol.request import HOME_VARIABLE, VARIABLE, ProcessRequest
-from vivace.records.base import write_text_atomically
 
 __all__ = ["Outcome", "command_not_found", "environment_for", "nowhere", "passthrough", "run_command"]
 

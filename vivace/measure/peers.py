@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.errors import UserError
-from vivace.records.base import write_text_atomically
+from vivace.files import write_text_atomically
 
 __all__ = ["Peers", "find_peers", "refuse_peers"]
 

@@ -6,16 +6,15 @@ A stage of vivace hands its result to the next as one of these. Nothing here kno
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from vivace.errors import UserError
+from vivace.files import read_user_text, write_text_atomically
 
-__all__ = ["Part", "Record", "RecordError", "last_line", "write_text_atomically"]
+__all__ = ["Part", "Record", "RecordError", "last_line"]
 
 
 class RecordError(UserError):
@@ -56,9 +55,11 @@ class Record(Part):
     @classmethod
     def load(cls, path: Path | str) -> Self:
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_user_text(path)
         except FileNotFoundError:
             raise RecordError(f"{path} does not exist") from None
+        except UserError as error:
+            raise RecordError(error.message) from None
         except (OSError, UnicodeDecodeError) as error:
             raise RecordError(f"{path} cannot be read: {error}") from None
         return cls.from_json(text, str(path))
@@ -93,22 +94,6 @@ def _parse_object(text: str, source: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise RecordError(f"{source} is damaged: expected one JSON object")
     return data
-
-
-def write_text_atomically(path: Path, text: str, mode: int = 0o644) -> Path:
-    """Write beside the target, flush to disk, then rename over it."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
 
 
 def last_line(text: str) -> str:

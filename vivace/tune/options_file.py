@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from vivace.errors import UserError
-from vivace.records.base import write_text_atomically
+from vivace.files import read_user_text, write_text_atomically
 
 __all__ = ["read_options", "write_options"]
 
@@ -25,7 +25,7 @@ def write_options(path: Path, options: Any) -> None:
 def read_options(path: Path, kind: type[Options], if_missing: UserError) -> Options:
     """The dataclass ``kind`` from its file, or a ``UserError`` that says what is wrong with the file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_user_text(path)
         options = TypeAdapter(kind).validate_json(text)
     except FileNotFoundError:
         raise if_missing from None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.errors import UserError
+from vivace.files import read_user_text
 from vivace.plan.images.image_job import VisionJob, vision_step_time
 from vivace.plan.jobs.job import TransformerJob
 from vivace.plan.jobs.layout import Layout
@@ -36,7 +37,7 @@ class Measured:
 
 def read_measurement(path: Path | str) -> Measured:
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(read_user_text(path))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as a measurement: {error}") from None
     if not isinstance(data, dict):

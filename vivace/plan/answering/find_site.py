@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 from vivace.errors import UserError
+from vivace.files import read_user_text
 from vivace.hardware.specs import ClusterSpec
 from vivace.plan.answering.request import Request
 from vivace.plan.facts.limits import at_least
@@ -52,7 +53,7 @@ def _cluster_of_file(path: Path) -> str:
     process.
     """
     try:
-        names = list(tomllib.loads(path.read_text(encoding="utf-8")).get("cluster", {}))
+        names = list(tomllib.loads(read_user_text(path)).get("cluster", {}))
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read: {error}", hint="see the head of vivace/hardware/catalogue.py"

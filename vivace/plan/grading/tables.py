@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vivace.errors import UserError
+from vivace.files import read_user_text
 
 __all__ = ["Table", "read_table"]
 
@@ -48,7 +49,7 @@ def read_table(path: Path | str) -> Table:
     """Read a CSV with ``#`` comments. A file that is absent, empty or not text is a ``UserError``."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_user_text(path).removeprefix("\ufeff")
     except FileNotFoundError:
         raise UserError(f"{path} does not exist", hint="give the path of a CSV file") from None
     except (OSError, UnicodeDecodeError) as error:

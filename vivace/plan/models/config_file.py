@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.errors import UserError
+from vivace.files import read_user_text
 from vivace.plan.models.architectures import ARCHITECTURES, Architecture
 from vivace.plan.models.refusals import refuse_what_is_not_modelled
 from vivace.plan.models.transformer import Transformer
@@ -46,7 +47,7 @@ DROPOUTS = (
 def from_config(path: Path | str, seq_len: int | None = None) -> Transformer:
     """The model that a ``config.json`` describes; what the planner cannot count is a ``UserError``."""
     try:
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
+        config = json.loads(read_user_text(path))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as a config.json: {error}") from None
     if not isinstance(config, dict):
