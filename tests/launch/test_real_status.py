@@ -117,3 +117,45 @@ def test_a_script_that_does_not_listen_is_told_why_it_ended(bench: Bench):
     bench.cluster.run("scancel", "--signal=USR1", record["job_id"])
     assert bench.end(record) == "FAILED"
     assert "nothing listened, nothing was saved" in status(bench, "deaf")["because"]
+
+
+def test_an_array_is_shown_by_its_tasks(bench: Bench):
+    says = "import os, sys; sys.exit(3 if os.environ['SLURM_ARRAY_TASK_ID'] == '1' else 0)"
+    record = bench.submit("--name", "sweep", "--array", "0-2", command=[sys.executable, "-c", says])
+    job = record["job_id"]
+
+    def over() -> bool:
+        return bench.cluster.run("squeue", "--noheader", "--jobs", job, check=False).stdout.strip() == ""
+
+    bench.cluster.wait("all tasks", over, 120)
+    found = status(bench, job)
+    assert [(task["job_id"], task["state"], task["exit_code"]) for task in found["tasks"]] == [
+        (f"{job}_0", "completed", 0),
+        (f"{job}_1", "failed", 3),
+        (f"{job}_2", "completed", 0),
+    ]
+    assert (found["state"], found["because"]) == ("failed", "of 3 tasks: 2 completed, 1 failed")
+    shown = bench.vivace("status", "sweep").stdout
+    assert "of 3 tasks: 2 completed, 1 failed" in shown
+    assert f"{job}_1" in shown
+    assert status(bench, f"{job}_1")["exit_code"] == 3
+
+
+def test_why_a_job_waits_is_said_also_when_it_can_never_start(bench: Bench):
+    first = bench.submit("--name", "fails", command=["false"])
+    held = bench.submit("--name", "held", "--sbatch=--hold", command=["true"])
+    never = bench.submit("--name", "never", "--after", first["job_id"], command=["true"])
+    bench.end(first)
+    assert status(bench, held["job_id"])["because"] == "it is held by its owner: scontrol release JOB"
+    bench.cluster.wait("the dependency", lambda: "DependencyNeverSatisfied" in bench.cluster.show(never["job_id"]), 120)
+    assert status(bench, "never")["because"] == "it will never start: the job that it waits for failed"
+    bench.vivace("cancel", held["job_id"], never["job_id"])
+
+
+def test_a_command_that_is_not_there_is_named(bench: Bench):
+    record = bench.submit("--name", "typo", command=["pyhton", "train.py"])
+    bench.end(record)
+    found = status(bench, "typo")
+    assert found["because"] == "the command was not found"
+    assert "pyhton" in found["last_error"]
+    assert "not found" in found["last_error"]

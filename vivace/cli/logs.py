@@ -10,9 +10,11 @@ from typing import Annotated
 
 import typer
 
+from vivace.cli.console import make_console
 from vivace.errors import UserError
 from vivace.launch.logs import Logs, find_logs
 from vivace.launch.logs import follow as follow_file
+from vivace.launch.slurm import SlurmSilent
 from vivace.launch.status import ask_slurm
 
 __all__ = ["logs"]
@@ -52,8 +54,17 @@ def logs(
 
 
 def _show(logs: Logs, file: Path, follow: bool) -> None:
+    silent: list[SlurmSilent] = []
+
     def still_active() -> bool:
-        info = ask_slurm(logs.job_id)
+        try:
+            info = ask_slurm(logs.job_id)
+        except SlurmSilent as error:  # the job may well run on: so do we
+            if not silent:
+                make_console(stderr=True).print(f"vivace: {error.message}; still following", markup=False)
+            silent.append(error)
+            return True
+        silent.clear()
         return info is not None and info.active
 
     if not file.parent.is_dir():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from json import dumps
 from typing import Annotated
 
 import typer
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +17,7 @@ from vivace.cli.console import make_console
 from vivace.launch.jobs import JobInfo, plain_reason
 from vivace.launch.queue import cancel as cancel_jobs
 from vivace.launch.queue import my_jobs
+from vivace.launch.slurm import SlurmSilent
 from vivace.launch.words import slurm_time
 
 __all__ = ["cancel", "queue"]
@@ -51,12 +54,27 @@ def queue(
         return
     try:
         with Live(console=console, auto_refresh=False) as live:
-            while jobs := my_jobs(name):
-                live.update(_view(jobs), refresh=True)
+            for view in _views(name):
+                live.update(view, refresh=True)
                 time.sleep(every)
             live.update(Text("Done!"), refresh=True)
     except KeyboardInterrupt:
         console.print("the jobs keep running; vivace cancel JOB stops one", style="dim")
+
+
+def _views(name: str | None) -> Iterator[RenderableType]:
+    """The jobs until none is left. While Slurm does not answer, the jobs as they were seen last."""
+    last: RenderableType = Text("")
+    while True:
+        try:
+            jobs = my_jobs(name)
+        except SlurmSilent as silent:
+            yield Group(last, Text(f"{silent.message}; trying again", style="yellow"))
+            continue
+        if not jobs:
+            return
+        last = _view(jobs)
+        yield last
 
 
 def cancel(

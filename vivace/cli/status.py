@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from json import dumps
 from pathlib import Path
@@ -14,17 +15,19 @@ from vivace.errors import UserError
 from vivace.launch.achieved import Achieved, newest_measurement, newest_proof, of_measurement, records_folder
 from vivace.launch.compared import compare, why_not_alike
 from vivace.launch.jobs import JobInfo
-from vivace.launch.logs import Logs, find_logs, find_runs
+from vivace.launch.logs import Logs, find_logs, find_runs, unreadable_runs
 from vivace.launch.queue import is_job_id, my_jobs
-from vivace.launch.status import Verdict, ask_slurm, crashes, energy_j, verdict, whole_run_s
+from vivace.launch.status import Verdict, ask_tasks, crashes, energy_j, of_array, verdict, whole_run_s
 from vivace.launch.submit import PLAN
 from vivace.launch.words import slurm_time
 from vivace.records.plan import Plan
 from vivace.records.run import Run
 from vivace.report.dlojz_log import read_log
-from vivace.report.status_view import status_view
+from vivace.report.status_view import array_view, status_view
 
 __all__ = ["status"]
+
+_MOST_NOTES = 3
 
 
 def status(
@@ -47,17 +50,41 @@ def status(
     runs = find_runs(job, output)
     run = runs[-1] if runs else None
     job_id = job if is_job_id(job) else run.job_id if run else _in_queue(job)
-    info = ask_slurm(job_id) if job_id else None
-    if info is None and run is None:
+    tasks = ask_tasks(job_id) if job_id else []
+    if run is None:
+        _note_unreadable(output)
+    if not tasks and run is None:
         raise UserError(
             f"Slurm knows no job {job!r}",
             hint="use its number; Slurm forgets ended jobs within minutes if the site keeps no accounts (sacct)",
         )
-    table = _table(info, run, _logs(job_id or job, output))
+    is_array = bool(tasks) and "_" in tasks[0].job_id and "_" not in (job_id or "")
+    known = tasks[0] if tasks else None
+    table = _array_table(tasks, run, output) if is_array else _table(known, run, _logs(job_id or job, output))
     if json:
         typer.echo(dumps(table, indent=2))
     else:
-        make_console(highlight=False, soft_wrap=True).print(status_view(table, slurm_time))
+        view = array_view if is_array else status_view
+        make_console(highlight=False, soft_wrap=True).print(view(table, slurm_time))
+
+
+def _note_unreadable(output: Path) -> None:
+    console = make_console(stderr=True, highlight=False, soft_wrap=True)
+    for reason in unreadable_runs(output)[:_MOST_NOTES]:
+        console.print(f"note: {reason}", style="yellow", markup=False)
+
+
+def _array_table(tasks: Sequence[JobInfo], run: Run | None, output: Path) -> dict[str, Any]:
+    waits = {task.job_id for task in tasks if task.job_id.endswith("]")}  # several tasks, without a log yet
+    tables = [_table(task, run, None if task.job_id in waits else _logs(task.job_id, output)) for task in tasks]
+    whole = of_array([table["state"] for table in tables])
+    return {
+        "job_id": tasks[0].job_id.partition("_")[0],
+        "name": tasks[0].name,
+        "state": whole.state,
+        "because": whole.because,
+        "tasks": tables,
+    }
 
 
 def _in_queue(name: str) -> str | None:

@@ -19,7 +19,15 @@ from vivace.errors import UserError
 from vivace.launch.words import seconds_of
 from vivace.records.run import RunState
 
-__all__ = ["TEXT_FORMAT", "JobInfo", "from_json", "from_scontrol", "from_text", "plain_reason", "run_state"]
+__all__ = [
+    "TEXT_FORMAT",
+    "JobInfo",
+    "from_json",
+    "from_scontrol",
+    "from_text",
+    "plain_reason",
+    "run_state",
+]
 
 # The name comes last: it may hold anything, the separator included.
 TEXT_FORMAT = "%i|%T|%r|%M|%l|%D|%N|%S|%P|%q|%u|%j"
@@ -106,6 +114,8 @@ def _reasons() -> dict[str, str]:
 def from_json(text: str, now: float) -> list[JobInfo]:
     """All jobs of ``squeue --json``; ``ValueError`` when it is not that."""
     data = json.loads(text)
+    if isinstance(data, dict) and data.get("errors"):
+        raise ValueError("squeue could not ask; its list of jobs is empty all the same, and its exit code 0")
     if not isinstance(data, dict) or not isinstance(data.get("jobs"), list):
         raise ValueError("no list of jobs")
     return [_of_object(job, now) for job in data["jobs"]]

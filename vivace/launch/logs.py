@@ -22,7 +22,7 @@ from vivace.launch.submit import RECORD
 from vivace.records.base import RecordError
 from vivace.records.run import Run
 
-__all__ = ["Logs", "find_logs", "find_runs", "follow"]
+__all__ = ["Logs", "find_logs", "find_runs", "follow", "unreadable_runs"]
 
 POLL_S = 0.5
 _STATE_S = 5.0
@@ -49,6 +49,17 @@ def find_runs(wanted: str, output: Path) -> list[Run]:
             if run.job_id is not None and _fits(run, wanted):
                 runs.append(run)
     return sorted(runs, key=lambda run: int(run.job_id or 0))
+
+
+def unreadable_runs(output: Path) -> list[str]:
+    """Why records of submissions under ``output`` cannot be used: damaged, or of a newer vivace. One sentence each."""
+    reasons = []
+    for path in sorted([*output.glob(RECORD), *output.glob(f"*/{RECORD}")]):
+        try:
+            Run.load(path)
+        except RecordError as error:
+            reasons.append(error.message)
+    return reasons
 
 
 def _fits(run: Run, wanted: str) -> bool:

@@ -6,6 +6,8 @@ Asks ``squeue`` for JSON, and for plain text where it has none. ``cancel`` calls
 from __future__ import annotations
 
 import fnmatch
+import os
+import pwd
 import re
 import time
 from collections.abc import Sequence
@@ -47,14 +49,16 @@ def _asked() -> list[JobInfo]:
             me = _user_name()
             return [job for job in from_json(answer.out, time.time()) if job.user in (me, "")]
         except ValueError:
-            pass  # built without its JSON plugin, some versions print a message and exit with 0
+            pass  # without its JSON plugin or its controller, squeue exits with 0 too: the text will say why
     return from_text(call("squeue", "--me", "--noheader", f"--format={TEXT_FORMAT}").out)
 
 
 def _user_name() -> str:
-    import getpass
-
-    return getpass.getuser()
+    """By the system, as Slurm sees us: $LOGNAME can say anything."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container without this user
+        return str(os.getuid())
 
 
 def cancel(wanted: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from vivace.errors import UserError
 
-__all__ = ["Answer", "SlurmRefused", "ask", "call", "slurm_is_here"]
+__all__ = ["Answer", "SlurmRefused", "SlurmSilent", "ask", "call", "refusal", "slurm_is_here"]
 
 _TIMEOUT_S = 60.0
 
@@ -32,7 +32,11 @@ _HINTS = (
     (r"job dependency problem", "--after needs the id of a job that Slurm still knows"),
     (r"invalid gres", "this Slurm has no GPUs under the name gpu: see sinfo -o '%P %G'"),
     (r"array", "--array is a list such as 0-9 or 1,3,5 with an optional limit, 0-99%8"),
-    (r"unable to contact|connection refused|timed out|connect failure", "is slurmctld running? try: scontrol ping"),
+)
+_NO_ANSWER = re.compile(
+    r"unable to contact|connection refused|connection timed out|connect failure|communication (connection )?failure"
+    r"|socket timed out|zero bytes|unable to establish|no route to host",
+    re.IGNORECASE,
 )
 
 
@@ -42,6 +46,15 @@ class SlurmRefused(UserError):
     def __init__(self, message: str, said: str, hint: str | None = None) -> None:
         super().__init__(message, hint)
         self.said = said
+
+
+class SlurmSilent(SlurmRefused):
+    """Slurm did not answer: nothing is known, which is not the same as "no such job"."""
+
+    def __init__(self, program: str, said: str) -> None:
+        super().__init__(
+            f"Slurm does not answer ({program}: {said})", said, hint="try again, or see: scontrol ping; jobs run on"
+        )
 
 
 @dataclass(frozen=True)
@@ -80,9 +93,7 @@ def ask(program: str, *words: str, timeout_s: float = _TIMEOUT_S) -> Answer:
             env={**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"},
         )
     except subprocess.TimeoutExpired:
-        raise UserError(
-            f"{program} gave no answer in {timeout_s:g} s", hint="the queue is busy or down: try scontrol ping"
-        ) from None
+        raise SlurmSilent(program, f"no answer in {timeout_s:g} s") from None
     except OSError as error:
         raise UserError(f"cannot start {program}: {error.strerror or error}") from None
     return Answer(done.returncode, done.stdout, done.stderr)
@@ -98,5 +109,7 @@ def call(program: str, *words: str, timeout_s: float = _TIMEOUT_S) -> Answer:
 
 def refusal(program: str, answer: Answer) -> SlurmRefused:
     said = answer.said or f"exit code {answer.code}, without a word"
+    if _NO_ANSWER.search(said):
+        return SlurmSilent(program, said)
     hint = next((hint for pattern, hint in _HINTS if re.search(pattern, said, re.IGNORECASE)), None)
     return SlurmRefused(f"{program} refused: {said}", said, hint)

@@ -8,16 +8,18 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vivace.launch.jobs import JobInfo, from_scontrol, run_state
-from vivace.launch.slurm import Answer, ask, slurm_is_here
+from vivace.launch.jobs import JobInfo, from_scontrol, plain_reason, run_state
+from vivace.launch.slurm import Answer, SlurmSilent, ask, refusal, slurm_is_here
 from vivace.records.run import RunState
 
 __all__ = [
-    "SACCT_FIELDS", "Answer", "Verdict", "ask_slurm", "consumed_energy_j", "crashes", "energy_j", "from_sacct",
-    "verdict", "whole_run_s",
+    "SACCT_FIELDS", "Answer", "Verdict", "ask_slurm", "ask_tasks", "consumed_energy_j", "crashes", "energy_j",
+    "from_sacct", "of_array", "verdict", "whole_run_s",
 ]  # fmt: skip
 
 # The name comes last: it may hold the separator.
@@ -42,16 +44,34 @@ class Verdict:
 
 
 def ask_slurm(job_id: str) -> JobInfo | None:
-    """The job as Slurm knows it; None when it has forgotten it (or there is no Slurm here)."""
+    """The job as Slurm knows it; None when it has forgotten it (or there is no Slurm here).
+
+    An array's first task stands for it: ``ask_tasks`` has them all. ``SlurmSilent`` when nothing can be known.
+    """
+    tasks = ask_tasks(job_id)
+    return tasks[0] if tasks else None
+
+
+def ask_tasks(job_id: str) -> list[JobInfo]:
+    """One entry a task of an array (tasks that wait together share one), in order; one for a plain job."""
     if not slurm_is_here():
-        return None
+        return []
     answer = ask("scontrol", "--oneliner", "show", "job", job_id)
-    if answer.code == 0 and (line := answer.out.strip().split("\n")[0]).startswith("JobId="):
-        return from_scontrol(line)
-    answer = ask("sacct", "-j", job_id, *_EVERY_START, "--format", SACCT_FIELDS)
-    starts = from_sacct(answer.out) if answer.code == 0 else []
-    same = [job for job in starts if job.job_id == starts[0].job_id]  # an array's tasks come one after the other
-    return replace(same[-1], restarts=len(same) - 1) if same else None
+    if answer.code == 0 and (lines := [line for line in answer.out.splitlines() if line.startswith("JobId=")]):
+        return sorted((from_scontrol(line) for line in lines), key=_task_number)
+    accounts = ask("sacct", "-j", job_id, *_EVERY_START, "--format", SACCT_FIELDS)
+    starts = from_sacct(accounts.out) if accounts.code == 0 else []
+    if not starts and isinstance(silent := refusal("scontrol", answer), SlurmSilent):
+        raise silent
+    of_task: dict[str, list[JobInfo]] = {}
+    for start in starts:
+        of_task.setdefault(start.job_id, []).append(start)
+    return sorted((replace(each[-1], restarts=len(each) - 1) for each in of_task.values()), key=_task_number)
+
+
+def _task_number(job: JobInfo) -> int:
+    number = re.search(r"_\[?(\d+)", job.job_id)
+    return int(number[1]) if number else -1
 
 
 def from_sacct(text: str) -> list[JobInfo]:
@@ -122,6 +142,8 @@ def crashes(run_folder: Path, job_id: str) -> list[str]:
 def verdict(info: JobInfo, stderr: Path | None, stdout: Path | None = None) -> Verdict:
     """What became of it, with the logs as witnesses."""
     state = run_state(info.state)
+    if state == "queued" and (why := plain_reason(info.reason)):
+        return Verdict(state, why)
     if state in ("queued", "running", "completed", "cancelled", "node-failure"):
         return Verdict(state, _SENTENCES[state])
     text = "".join(_tail(path) for path in (stdout, stderr) if path is not None)
@@ -140,6 +162,17 @@ def verdict(info: JobInfo, stderr: Path | None, stdout: Path | None = None) -> V
     return Verdict(state, _exit_sentence(info.exit_code), error)
 
 
+def of_array(states: Sequence[RunState]) -> Verdict:
+    """What became of an array as a whole: over when all its tasks are, and well when all ended well."""
+    counts = Counter(states)
+    because = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    whole: RunState = next((state for state in _WHOLE if counts[state]), "completed")
+    return Verdict(whole, f"of {len(states)} tasks: {because}")
+
+
+_WHOLE: tuple[RunState, ...] = (
+    "running", "queued", "unknown", "out-of-memory", "timeout", "node-failure", "failed", "cancelled",
+)  # fmt: skip
 _SENTENCES = {
     "queued": "it waits",
     "running": "it runs",
@@ -172,8 +205,9 @@ def last_error(text: str) -> str | None:
     """
     lines = [line.strip() for line in text.splitlines()]
     own = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    shells = [line for line in lines if re.search(r"(command )?not found$|No such file or directory$", line)]
     other = [line for line in lines if re.search(r"\berror\b|not found|No module named|Killed", line, re.IGNORECASE)]
-    found = own or other
+    found = own or shells or other  # srun's own complaint comes after the shell's, and says less
     return found[-1][:500] if found else None
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from vivace.report.figures import counted
 
-__all__ = ["status_view"]
+__all__ = ["array_view", "status_view"]
 
 Rows = list[tuple[str, str]]
 Clock = Callable[[float], str]
@@ -25,6 +26,25 @@ def status_view(table: dict[str, Any], clock: Clock) -> Table:
     for label, text in [*_end(table, clock), *_figures(table), *_plan(table), *_logs(table)]:
         view.add_row(Text(label, style="bold"), Text(text))
     return view
+
+
+def array_view(table: dict[str, Any], clock: Clock) -> Group:
+    """An array: the whole in two lines, then a row a task."""
+    head = Table(box=None, show_header=False, pad_edge=False)
+    head.add_row(Text("array", style="bold"), Text(f"{table['job_id']} {table['name']}"))
+    head.add_row(Text("state", style="bold"), Text(f"{table['state']}: {table['because']}"))
+    view = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("task", "state", "exit code", "ran", "because"):
+        view.add_column(column, overflow="fold")
+    for task in table["tasks"]:
+        view.add_row(
+            task["job_id"],
+            task["state"],
+            "" if task["exit_code"] is None else str(task["exit_code"]),
+            "" if task["ran_s"] is None else clock(task["ran_s"]),
+            Text(task["last_error"] or task["because"]),
+        )
+    return Group(head, Text(""), view)
 
 
 def _end(table: dict[str, Any], clock: Clock) -> Rows:
