@@ -73,3 +73,15 @@ def test_damaged_records_are_named(bench: Bench):
     assert done.returncode == 2
     assert "note: runs/a-001/run.json was written by a newer vivace (schema 99" in done.stderr
     assert "Slurm knows no job 'a'" in done.stderr
+
+
+def test_a_damaged_measurement_is_not_reported_as_figures(bench: Bench):
+    record = bench.submit("--name", "odd", command=["true"])
+    bench.end(record)
+    (Path(record["folder"]) / "measurement.json").write_text(
+        '{"kind": "measurement", "schema_version": 1, "steps": 1e999}'
+    )
+    done = bench.vivace("status", "odd")
+    assert done.returncode == 0
+    assert "measurement.json is damaged" in done.stderr
+    assert "not measured" in done.stdout

@@ -12,7 +12,14 @@ import typer
 
 from vivace.cli.console import make_console
 from vivace.errors import UserError
-from vivace.launch.achieved import Achieved, newest_measurement, newest_proof, of_measurement, records_folder
+from vivace.launch.achieved import (
+    Achieved,
+    newest_measurement,
+    newest_proof,
+    of_measurement,
+    records_folder,
+    unreadable_records,
+)
 from vivace.launch.compared import compare, why_not_alike
 from vivace.launch.jobs import JobInfo
 from vivace.launch.logs import Logs, find_logs, find_runs, unreadable_runs
@@ -51,8 +58,7 @@ def status(
     run = runs[-1] if runs else None
     job_id = job if is_job_id(job) else run.job_id if run else _in_queue(job)
     tasks = ask_tasks(job_id) if job_id else []
-    if run is None:
-        _note_unreadable(output)
+    _note(unreadable_runs(output) if run is None else unreadable_records(Path(run.folder)))
     if not tasks and run is None:
         raise UserError(
             f"Slurm knows no job {job!r}",
@@ -68,9 +74,9 @@ def status(
         make_console(highlight=False, soft_wrap=True).print(view(table, slurm_time))
 
 
-def _note_unreadable(output: Path) -> None:
+def _note(reasons: Sequence[str]) -> None:
     console = make_console(stderr=True, highlight=False, soft_wrap=True)
-    for reason in unreadable_runs(output)[:_MOST_NOTES]:
+    for reason in reasons[:_MOST_NOTES]:
         console.print(f"note: {reason}", style="yellow", markup=False)
 
 

@@ -10,7 +10,10 @@ from vivace.records.base import RecordError
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Proof
 
-__all__ = ["Achieved", "newest_measurement", "newest_proof", "of_measurement", "records_folder"]
+__all__ = [
+    "Achieved", "newest_measurement", "newest_proof", "of_measurement", "records_folder",
+    "unreadable_records",
+]  # fmt: skip
 
 MEASUREMENT, PROOF = "measurement.json", "proof.json"
 
@@ -40,6 +43,18 @@ def newest_measurement(folder: Path) -> tuple[Measurement, Path] | None:
         with contextlib.suppress(RecordError):
             return Measurement.load(path), path
     return None
+
+
+def unreadable_records(folder: Path) -> list[str]:
+    """Why records of the job cannot be used, one sentence each: its figures may be missing for that."""
+    reasons = []
+    for kind, name in ((Measurement, MEASUREMENT), (Proof, PROOF)):
+        for path in _newest_first(folder, name):
+            try:
+                kind.load(path)
+            except RecordError as error:
+                reasons.append(error.message)
+    return reasons
 
 
 def newest_proof(folder: Path) -> tuple[Proof, Path] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from vivace.protocol.ending import Ending
 from vivace.records import older
@@ -34,6 +34,8 @@ class Contradiction(Part):
 
 class Spread(Part):
     """Median with its spread. ``mean`` is kept because only means of parts add up to the mean of the whole."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     median: float
     p10: float
@@ -125,8 +127,8 @@ class Energy(Part):
 
     measured: bool
     how: str
-    joules_per_step: float | None = None
-    joules_per_sample: float | None = None
+    joules_per_step: float | None = Field(None, allow_inf_nan=False)
+    joules_per_sample: float | None = Field(None, allow_inf_nan=False)
     average_w: float | None = None
     peak_w: float | None = None
     window_s: float | None = None
@@ -230,7 +232,7 @@ class Rank(Part):
     cores: str | None = Field(None, description="logical cores that it may run on: '0-3,8'")
     step_ms: Spread
     phases_ms: dict[str, Spread]
-    samples_per_s: float | None = None
+    samples_per_s: float | None = Field(None, allow_inf_nan=False)
     memory: DeviceMemory | None = None
 
 
@@ -268,8 +270,10 @@ class Measurement(Record):
     missing_ranks: tuple[int, ...] = Field((), description="ranks of the job that left no figures; no rates then")
     steps: int
     warmup_steps: int
-    samples_per_s: float | None = Field(None, description="all ranks; total samples over total time, not of medians")
-    tokens_per_s: float | None = None
+    samples_per_s: float | None = Field(
+        None, allow_inf_nan=False, description="all ranks; total samples over total time, not of medians"
+    )
+    tokens_per_s: float | None = Field(None, allow_inf_nan=False)
     batch_size: int | None = Field(None, description="samples per optimizer step and rank")
     global_batch_size: int | None = Field(None, description="samples per optimizer step over all ranks")
     micro_batches: float | None = Field(None, description="backward passes per optimizer step")
