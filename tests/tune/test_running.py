@@ -53,6 +53,12 @@ def test_strict_makes_it_an_error(vivace):
     assert "workers=2 does not apply" in done.err
 
 
+def test_strict_fails_where_vivace_is_kept_out_of_the_process(vivace):
+    done = vivace("run", "--strict", "--with", "fused_optimizer", "--", PLAIN[0], "-I", *PLAIN[1:])
+    assert done.code == 2
+    assert "vivace: fused_optimizer does not apply (--strict)" in done.err
+
+
 def test_strict_waits_for_the_part_that_matters(vivace):
     """The validation loader has its worker already; the training loader gets one."""
     done = vivace("run", "--strict", "--with", "workers=1", "--", *TWO_LOADERS)

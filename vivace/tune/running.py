@@ -110,9 +110,9 @@ def run(
     gone = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)  # the record must not be lost, nor the command's exit code
     told = _told(folder)
-    missing = tuple(word for word, answer in told.items() if not answer.applied)
-    unheard = read_other_vivace(folder) is not None
-    ended_too_early = strict and code == 0 and (bool(missing) or unheard)
+    # No word about a practice: nothing trained, or vivace was kept out of the process (`python -I`, another vivace).
+    missing = tuple(word for word in words if word not in told or not told[word].applied)
+    ended_too_early = strict and code == 0 and bool(missing)
     code = _EXIT_NOT_APPLIED if ended_too_early else code
     state: RunState = "completed" if code == 0 else "cancelled" if code in (130, 143) else "failed"
     record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told}).save(
