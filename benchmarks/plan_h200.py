@@ -125,7 +125,7 @@ def quantile(values: list[float], share: float) -> float:
 def make_image_step(family: Family, batch: int) -> Any:
     import torch
 
-    from vivace.plan.images.zoo import image_model
+    from vivace.plan.images.names import image_model
 
     torch.backends.cudnn.benchmark = True
     maker = image_model(family.model)

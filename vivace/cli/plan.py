@@ -28,6 +28,7 @@ from vivace.plan.answering.planning import Wanted, make_plan, scaling_of
 from vivace.plan.answering.request import LayoutRequest, Request
 from vivace.plan.facts.limits import at_least, more_than_zero
 from vivace.plan.grading.validate import grade_file
+from vivace.plan.images.names import known_image_models
 from vivace.plan.models.built_in import built_in_names
 from vivace.plan.models.transformer import Transformer
 from vivace.plan.run.whole_run import RunQuestion
@@ -215,8 +216,6 @@ def budget_command(
 
 @plan_app.command("models", help="List the built-in models.")
 def models_command() -> None:
-    from vivace.plan.images.zoo import known_image_models
-
     print("\n".join([*built_in_names(), *known_image_models()]))
 
 

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColum
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from vivace.hardware.torch_needed import need_torch
 from vivace.measure.command import Progress, Sink, nowhere, passthrough
 from vivace.protocol.progress import SeenProgress
 from vivace.records.base import Record
@@ -27,7 +28,8 @@ _LONGEST_LINE = 1 << 20  # characters; a longer line is shown in pieces, so that
 
 
 def embedded_example() -> list[str]:
-    """The command that is taken when none is given."""
+    """The command that is taken when none is given. It runs in this Python."""
+    need_torch("the example", "give a command: -- python train.py")
     return [sys.executable, "-m", "vivace.demo.classifier"]
 
 

@@ -10,17 +10,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.utils.data import IterableDataset, default_collate, get_worker_info
-from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_collate_fn_map
-from torch.utils.data._utils.pin_memory import pin_memory
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cores import usable_cores
 from vivace.practices.engine.loaders import rare_waits, sends_much, sent_mib, spot, waited_for, waits_ms
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import idle_part_ms, launch_idle_ms, on_gpu, step_ms
 from vivace.practices.engine.step_model import Shares, share_saved
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
@@ -45,7 +41,7 @@ _ITERABLE = "the dataset is iterable: a worker may be given more batches than it
 class BatchMemory(Change):
     def loader(self, arguments: dict[str, Any]) -> None:
         if isinstance(arguments["collate_fn"], _IntoSlots):  # a framework made this loader from one of ours
-            arguments["collate_fn"] = default_collate
+            arguments["collate_fn"] = torch.utils.data.default_collate
         _check(arguments)
         slots = (arguments["prefetch_factor"] or _DEFAULT_PREFETCH) + 1
         arguments["collate_fn"] = _IntoSlots(slots, arguments["num_workers"])
@@ -58,7 +54,7 @@ def _check(arguments: Mapping[str, Any]) -> None:
         raise NotApplicable("without a GPU batches are not pinned, and the script itself holds the shared memory")
     if arguments["num_workers"] == 0:
         raise NotApplicable("the loader has no workers: it uses no shared memory")
-    if isinstance(arguments["dataset"], IterableDataset):
+    if isinstance(arguments["dataset"], torch.utils.data.IterableDataset):
         raise NotApplicable(_ITERABLE)
     if not arguments.get("in_order", True):
         raise NotApplicable(
@@ -66,7 +62,7 @@ def _check(arguments: Mapping[str, Any]) -> None:
         )
     if arguments["batch_size"] is None and arguments["batch_sampler"] is None:
         raise NotApplicable("the loader does not make batches: samples are sent as the dataset made them")
-    if arguments["collate_fn"] is not None and arguments["collate_fn"] is not default_collate:
+    if arguments["collate_fn"] not in (None, torch.utils.data.default_collate):
         raise NotApplicable(_OWN_COLLATION)
 
 
@@ -94,8 +90,11 @@ class _IntoSlots:
         self.in_slots: list[torch.Tensor] = []  # of the batch being made
 
     def __call__(self, samples: list[Any]) -> Any:
-        if get_worker_info() is None or default_collate_fn_map.get(torch.Tensor) is not collate_tensor_fn:
-            return default_collate(samples)
+        from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_collate_fn_map
+
+        in_worker = torch.utils.data.get_worker_info() is not None
+        if not in_worker or default_collate_fn_map.get(torch.Tensor) is not collate_tensor_fn:
+            return torch.utils.data.default_collate(samples)
         self.turn = (self.turn + 1) % self.slots
         self.in_slots = []
         batch = collate(samples, collate_fn_map={**default_collate_fn_map, torch.Tensor: self._stack})
@@ -109,6 +108,8 @@ class _IntoSlots:
 
     def _stack(self, samples: list[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
         """``collate_tensor_fn``, with a storage of ours where it makes a new one."""
+        from torch.utils.data._utils.collate import collate_tensor_fn
+
         first = samples[0]
         size = len(samples) * first.numel() * first.element_size()
         plain = type(first) is torch.Tensor and first.is_cpu and first.layout is torch.strided and not first.is_nested
@@ -167,6 +168,8 @@ class _InSlots:
         self.batch, self.in_slots, self.mappings = batch, in_slots, mappings
 
     def pin_memory(self) -> Any:
+        from torch.utils.data._utils.pin_memory import pin_memory
+
         with contextlib.suppress(Exception):  # without it the batch is as right, and only slower
             _keep_mapped(self.in_slots, self.mappings)
         return pin_memory(self.batch)

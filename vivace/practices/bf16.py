@@ -6,8 +6,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-import torch
-
 from vivace.practices.engine.autocasts import StandIn, dtype_around, of_forward
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice, Saved
@@ -25,6 +23,7 @@ from vivace.practices.engine.pricing import (
 )
 from vivace.practices.engine.step_model import Less, Shares, likely_saved, share_saved, step_model
 from vivace.practices.engine.tensors import map_tensors
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -35,13 +34,15 @@ _SMALLEST_SHARE = 0.05
 class Autocast(Change):
     """Around every root's forward; what comes out is fp32 again, so that the script's own arithmetic stays as it is."""
 
-    dtype = torch.bfloat16
-
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         self.around_this_call = False
         self.met: WeakSet[torch.nn.Module] = WeakSet()
         self.taken_over: list[Any] = []  # decorators, which may be those of a class with several roots
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16
 
     def forward(self, root: torch.nn.Module) -> AbstractContextManager[Any] | None:
         device = next(root.parameters()).device.type

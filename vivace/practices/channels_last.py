@@ -6,14 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-import torch
-from torch.nn.parameter import is_lazy
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import has_convolutions, on_gpu, role_ms, step_ms
 from vivace.practices.engine.step_model import Less, Shares, likely_saved, share_saved
 from vivace.practices.engine.tensors import map_tensors
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -39,7 +37,7 @@ class ChannelsLast(Change):
     def model(self, root: torch.nn.Module) -> None:
         if not any(isinstance(module, torch.nn.Conv2d) for module in root.modules()):
             raise NotApplicable(f"{type(root).__name__} has no 2-D convolution")
-        if any(is_lazy(tensor) for tensor in (*root.parameters(), *root.buffers())):
+        if any(torch.nn.parameter.is_lazy(tensor) for tensor in (*root.parameters(), *root.buffers())):
             raise NotApplicable(f"{type(root).__name__} has layers that get their sizes with the first batch")
         root._apply(_reordered)  # not root.to: that one fails where there are 3-D convolutions, too
         self.changed.add(root)

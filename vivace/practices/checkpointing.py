@@ -6,17 +6,13 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.utils.checkpoint import checkpoint, noop_context_fn
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import memory_limit, optimizer_bytes
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
-
-_Norm = torch.nn.modules.batchnorm._NormBase  # batch and instance norms
 
 
 class Checkpointing(Change):
@@ -106,6 +102,8 @@ def _checkpoints_itself(root: torch.nn.Module) -> bool:
 def _replace_forward(kind: Any) -> None:
     if "_vivace_checkpointed" in kind.__dict__:
         return
+    from torch.utils.checkpoint import checkpoint, noop_context_fn
+
     original = kind.forward
     kind._vivace_checkpointed = False
 
@@ -130,7 +128,8 @@ def _call(original: Any, block: torch.nn.Module, args: tuple[Any, ...], kwargs: 
 
 def _contexts_of(block: torch.nn.Module) -> Any:
     """Norms with running statistics must not count a batch twice."""
-    norms = [m for m in block.modules() if isinstance(m, _Norm) and m.training and m.track_running_stats]
+    batch_norms = torch.nn.modules.batchnorm._NormBase  # and instance norms
+    norms = [m for m in block.modules() if isinstance(m, batch_norms) and m.training and m.track_running_stats]
     return (lambda: (contextlib.nullcontext(), _statistics_untouched(norms))) if norms else None
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cuda_graphs import GraphMemory
 from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import MEMORY_BOUND, compute_ms, launch_idle_ms, on_gpu, role_ms, step_ms
 from vivace.practices.engine.step_model import Less, Shares, host_share, likely_saved, share_saved, step_model
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 _GRAPHS = "reduce-overhead"
 _GRAPH_MODES = (_GRAPHS, "max-autotune")
 _MODES = ("default", _GRAPHS, "max-autotune", "regional")
-_WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 _FUSED_AWAY = 0.75  # of memory-bound time: chains of pointwise operators become one pass
 _CPU_FUSED_AWAY = 0.5
 _CPU_FUSED = Shares(0.2, -0.2, _CPU_FUSED_AWAY)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.new_shapes import autotuner_empties_the_cache, described, new_shapes_ms
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import has_convolutions, on_gpu, role_ms, step_ms
 from vivace.practices.engine.step_model import Less, Shares, likely_saved, share_saved
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.practices.engine.probed import Probed

@@ -6,13 +6,11 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.nn.parallel import DistributedDataParallel
-
 from vivace.practices.engine.batches import Batches
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import on_gpu, phase_ms, step_ms
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.practices.engine.probed import Probed
@@ -26,7 +24,7 @@ _AGREE = 2  # cycles with as many forwards each, before the next one is taken to
 class _Wrapped:
     """One DistributedDataParallel: forwards since its last optimizer step, and what earlier steps had."""
 
-    def __init__(self, root: DistributedDataParallel) -> None:
+    def __init__(self, root: torch.nn.parallel.DistributedDataParallel) -> None:
         self.parameters = {id(p) for p in root.parameters() if p.requires_grad}
         self.forwards = 0
         self.earlier: list[int] = []
@@ -70,7 +68,7 @@ class DdpNoSync(Change):
         return Batches(iterator, take)
 
     def forward(self, root: torch.nn.Module) -> None:
-        if not isinstance(root, DistributedDataParallel) or not torch.is_grad_enabled():
+        if not isinstance(root, torch.nn.parallel.DistributedDataParallel) or not torch.is_grad_enabled():
             return
         state = self._of(root)
         state.forwards += 1
@@ -78,7 +76,7 @@ class DdpNoSync(Change):
         state.quiet = usual is not None and state.forwards < usual and not self.last_batch
         root.require_backward_grad_sync = not state.quiet
 
-    def _of(self, root: DistributedDataParallel) -> _Wrapped:
+    def _of(self, root: torch.nn.parallel.DistributedDataParallel) -> _Wrapped:
         state = self.wrapped.get(root)
         if state is None:
             _check(root)
@@ -115,7 +113,7 @@ class DdpNoSync(Change):
                 root.require_backward_grad_sync = True
 
 
-def _check(root: DistributedDataParallel) -> None:
+def _check(root: torch.nn.parallel.DistributedDataParallel) -> None:
     if root.find_unused_parameters or root.static_graph:
         option = "find_unused_parameters" if root.find_unused_parameters else "static_graph"
         raise NotApplicable(f"DDP has {option}=True: it must see every backward pass")

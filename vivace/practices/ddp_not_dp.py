@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from vivace.measure.inside.patches import in_place_of
 from vivace.practices.engine.batches import tensors_in
 from vivace.practices.engine.change import Change
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import idle_ms, launch_idle_ms, step_ms
 from vivace.practices.engine.step_model import Shares, share_saved
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement

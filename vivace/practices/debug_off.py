@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from vivace.measure.inside.patches import in_place_of
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import compute_ms, launch_idle_ms, on_gpu, phase_ms, role_ms, step_ms
 from vivace.practices.engine.step_model import Less, Shares, host_share, likely_saved, share_saved, step_model
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
 from vivace.practices.bf16 import Autocast, likely_by_halving, saved_by_halving
 from vivace.practices.engine.change import NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import MEMORY_BOUND, PRODUCTS, arithmetic_share, capability, role_ms, step_ms
 from vivace.practices.engine.tensors import map_tensors, tensors_to_optimize
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -26,7 +25,9 @@ class Fp16(Autocast):
     """The loss is multiplied by a scale; hooks on the parameters divide it out again, so accumulation, clipping and
     DDP see true gradients. A step with a gradient that is not finite is left out: its gradients become None."""
 
-    dtype = torch.float16
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float16
 
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
@@ -35,7 +36,12 @@ class Fp16(Autocast):
         self.in_scaled_backward = False
         self.script_scales = False
         self.watching = False
-        self.hooked: Any = WeakIdKeyDictionary()
+
+    @functools.cached_property
+    def hooked(self) -> Any:
+        from torch.utils.weak import WeakIdKeyDictionary
+
+        return WeakIdKeyDictionary()
 
     def flags(self) -> None:
         if not self.watching:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import capability, peak, role_ms, step_ms
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
-
-import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
 from vivace.practices.engine.step_model import Less, Shares, host_phase_ms, likely_saved
 from vivace.practices.engine.tensors import tensors_to_optimize
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -29,7 +28,13 @@ class FusedOptimizer(Change):
         self.known: WeakSet[torch.optim.Optimizer] = WeakSet()
         self.fused: WeakSet[torch.optim.Optimizer] = WeakSet()  # those of them that step so
         self.asked = False  # some optimizer was made with fused=True
-        self.sparse: Any = WeakIdKeyDictionary()  # weights of layers with sparse gradients
+
+    @functools.cached_property
+    def sparse(self) -> Any:
+        """Weights of layers with sparse gradients."""
+        from torch.utils.weak import WeakIdKeyDictionary
+
+        return WeakIdKeyDictionary()
 
     def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
         if "fused" not in arguments:
@@ -46,7 +51,7 @@ class FusedOptimizer(Change):
 
     def model(self, root: torch.nn.Module) -> None:
         for module in root.modules():
-            if isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag) and module.sparse:
+            if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.sparse:
                 self.sparse[module.weight] = True
 
     def no_optimizer(self) -> None:
@@ -57,7 +62,7 @@ class FusedOptimizer(Change):
 
         Only now is it known which gradients are sparse: no fused optimizer takes those.
         """
-        if not self.asked or optimizer in self.known or not isinstance(optimizer, _FUSED):
+        if not self.asked or optimizer in self.known or not isinstance(optimizer, _kinds_with_fused()):
             return
         self.known.add(optimizer)
         if self._gets_sparse_gradients(optimizer):
@@ -84,7 +89,8 @@ class FusedOptimizer(Change):
         raise NotApplicable(f"gradients are sparse, which a fused {type(optimizer).__name__} does not take")
 
 
-_FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
+def _kinds_with_fused() -> tuple[type, ...]:
+    return (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad)
 
 
 def _fuse_again(optimizer: Any) -> None:

@@ -6,12 +6,11 @@ import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import launch_idle_ms, on_gpu, step_ms
 from vivace.practices.engine.step_model import Less, likely_saved
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement

@@ -5,13 +5,12 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from vivace.practices.engine.batches import Batches, host_tensors
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import copies_to_gpu, on_gpu, phase_ms, step_ms
 from vivace.practices.engine.step_model import Less, likely_saved
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.new_shapes import allocates, allocations_ms, autotuner_empties_the_cache
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import on_gpu
 from vivace.practices.engine.step_model import Shares, share_saved
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.practices.engine.probed import Probed

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import (
@@ -20,6 +18,7 @@ from vivace.practices.engine.pricing import (
     step_ms,
 )
 from vivace.practices.engine.step_model import Less, likely_saved
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement

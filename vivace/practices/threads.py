@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import torch
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cores import usable_cores
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import compute_ms, on_gpu, step_ms
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement

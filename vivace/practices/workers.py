@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterableDataset
-
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.cores import usable_cores
 from vivace.practices.engine.kept_workers import Kept, keep_the_order
@@ -21,6 +19,7 @@ from vivace.practices.engine.loaders import (
 )
 from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import on_gpu, phase_ms, step_ms
+from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
@@ -45,7 +44,7 @@ class Workers(Change):
 
     def loader(self, arguments: dict[str, Any]) -> None:
         wanted = int(self.argument) if self.argument else min(_MOST, usable_cores())
-        if isinstance(arguments["dataset"], IterableDataset):
+        if isinstance(arguments["dataset"], torch.utils.data.IterableDataset):
             raise NotApplicable(
                 "the dataset is iterable: workers would each yield all of it, unless it shares the work"
             )

@@ -12,6 +12,7 @@ from vivace.errors import UserError
 from vivace.plan.answering.request import Request
 from vivace.plan.facts.limits import at_least
 from vivace.plan.images.image_job import image_model_maker
+from vivace.plan.images.names import known_image_models
 from vivace.plan.models.built_in import named_transformer, unknown_model
 from vivace.plan.models.config_file import from_config
 from vivace.plan.models.transformer import Transformer
@@ -47,8 +48,6 @@ def _found_model(request: Request) -> Transformer | str:
         return _at_length(named, request.seq_len)
     if image_model_maker(request.model, request.image_side) is not None:
         return request.model
-    from vivace.plan.images.zoo import known_image_models
-
     raise unknown_model(request.model, known_image_models())
 
 

@@ -18,6 +18,7 @@ from vivace.plan.facts.constants import constants
 from vivace.plan.facts.frameworks import Framework, framework
 from vivace.plan.facts.optimizers import OPTIMIZERS
 from vivace.plan.facts.precision import Precision
+from vivace.plan.images.names import image_model
 from vivace.plan.images.trace import Operation, TracedModel, load_function, trace_model
 from vivace.plan.machines.machine import Gpu, Machine
 from vivace.plan.memory.peak import GIB, Memory
@@ -50,8 +51,6 @@ class VisionJob:
 
 def image_model_maker(name: str, image_size: int) -> Callable[[], Any] | None:
     """Our own reference models first, then timm, then torchvision, whichever is installed."""
-    from vivace.plan.images.zoo import image_model
-
     if ":" in name and ".py" in name:
         return load_function(name)
     made = image_model(name, image_size)

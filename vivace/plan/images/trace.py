@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.errors import UserError
+from vivace.hardware.torch_needed import need_torch
 
 __all__ = ["Operation", "TracedModel", "load_function", "trace_model"]
 
@@ -62,6 +63,7 @@ class TracedModel:
 
 def load_function(spec: str) -> Callable[[], Any]:
     """``file.py:function`` as a callable that makes the model."""
+    need_torch("planning an image model")
     path, _, name = spec.partition(":")
     if not Path(path).is_file():
         raise UserError(f"{path} does not exist", hint="write path/to/file.py:function")
@@ -80,6 +82,7 @@ def trace_model(
     make: Callable[[], Any], name: str, batch: int, image_size: int, element_bytes: int = 2, channels: int = 3
 ) -> TracedModel:
     """Build the model on the meta device and run one forward and backward of ``batch`` images there."""
+    need_torch("planning an image model")
     import torch
 
     dtype = torch.float32 if element_bytes == 4 else torch.bfloat16

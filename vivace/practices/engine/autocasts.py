@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-import torch
+from vivace.practices.engine.torch_later import torch
 
 __all__ = ["StandIn", "dtype_around", "of_forward"]
 

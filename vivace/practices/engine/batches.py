@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-
 from vivace.practices.engine.tensors import map_tensors
+from vivace.practices.engine.torch_later import torch
 
 __all__ = ["Batches", "host_tensors", "tensors_in"]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
-
+from vivace.practices.engine.torch_later import torch
 from vivace.protocol.answers import NOT_MET, PracticeAnswer, PracticeState
 
 __all__ = ["Change", "NotApplicable"]

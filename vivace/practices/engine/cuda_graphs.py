@@ -12,14 +12,13 @@ activations of a forward whose backward is still to come. So here
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 from weakref import WeakSet
 
-import torch
-from torch.utils.weak import WeakIdKeyDictionary
-
 from vivace.measure.inside.patches import in_place_of
 from vivace.practices.engine.tensors import map_tensors
+from vivace.practices.engine.torch_later import torch
 
 __all__ = ["GraphMemory"]
 
@@ -56,7 +55,13 @@ class GraphMemory:
     def __init__(self) -> None:
         self.forwards = _Forwards()
         self.roots: WeakSet[torch.nn.Module] = WeakSet()
-        self.moved: Any = WeakIdKeyDictionary()  # gradients that are the script's own already
+
+    @functools.cached_property
+    def moved(self) -> Any:
+        """Gradients that are the script's own already."""
+        from torch.utils.weak import WeakIdKeyDictionary
+
+        return WeakIdKeyDictionary()
 
     def before_forward(self, root: torch.nn.Module) -> None:
         """Where a loop drops its graphs, what still waits is its last loss, which nobody will use."""

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch.utils.data import DataLoader
-
 from vivace.measure.inside.patches import in_place_of
+from vivace.practices.engine.torch_later import torch
 
 __all__ = ["Kept", "keep_the_order"]
 
@@ -23,14 +21,15 @@ class Kept(int):
 
 def keep_the_order() -> None:
     """Once a process; called by every practice that sets ``persistent_workers`` to ``Kept(True)``."""
-    original = DataLoader.__iter__
+    loaders = torch.utils.data.DataLoader
+    original = loaders.__iter__
     if getattr(original, "_draws_for_kept_workers", False):
         return
 
-    def begin_epoch(loader: DataLoader[Any]) -> Any:
+    def begin_epoch(loader: torch.utils.data.DataLoader[Any]) -> Any:
         if isinstance(loader.persistent_workers, Kept) and loader._iterator is not None:
             torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
         return original(loader)
 
     begin_epoch._draws_for_kept_workers = True  # type: ignore[attr-defined]
-    DataLoader.__iter__ = in_place_of(original, begin_epoch)  # type: ignore[method-assign]
+    loaders.__iter__ = in_place_of(original, begin_epoch)  # type: ignore[method-assign]

@@ -10,12 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-from torch.utils.data import IterableDataset
-
 from vivace.practices.engine.batches import Batches
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.tensors import map_tensors
+from vivace.practices.engine.torch_later import torch
 
 __all__ = ["LongestFirst", "size_of"]
 
@@ -66,7 +64,7 @@ def _before(batch: Any, times: int, iterator: Any) -> Batches:
 
 def longest_batch(loader: Any) -> tuple[Any, str]:
     """The batch, and what it is in words."""
-    if isinstance(loader.dataset, IterableDataset) or not hasattr(loader.dataset, "__len__"):
+    if isinstance(loader.dataset, torch.utils.data.IterableDataset) or not hasattr(loader.dataset, "__len__"):
         raise NotApplicable("the dataset is iterable: its longest samples are known only when they come")
     if loader.batch_size is None:
         raise NotApplicable("the script makes its batches itself")

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
+from vivace.practices.engine.torch_later import torch
 
 __all__ = ["map_tensors", "tensors_to_optimize"]
 

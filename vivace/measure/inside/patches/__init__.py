@@ -7,8 +7,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import torch
-
 __all__ = ["in_place_of", "unseen_by_dynamo"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,6 +24,8 @@ def unseen_by_dynamo(function: F) -> F:
     torch's own files are on its list of frames to skip; a function of ours in their place must be put there too. Frames
     that it calls (the user's forward) are compiled as before.
     """
+    import torch  # here: the command reads this file too, and may have no torch
+
     frames: Any = torch._C._dynamo.eval_frame
     # What torch._dynamo.eval_frame.skip_code does, without importing dynamo into every process that imports torch.
     if hasattr(frames, "set_code_exec_strategy"):
