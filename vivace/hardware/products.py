@@ -91,6 +91,6 @@ def layer_checklists() -> dict[str, dict[str, Any]]:
 
 def _table(file: str) -> dict[str, Any]:
     """Only the command reads tables. Practices import this module in the user's process, whose Python may be older."""
-    import tomllib
+    import tomllib  # novm: the command's Python has it
 
     return tomllib.loads(Path(__file__).with_name(file).read_text())

@@ -266,7 +266,7 @@ class Chronometer:
                 self._backward_s.append(_seconds_between(step.backward, step.end))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Mark:
     """A boundary: when the host passed it and, on a GPU, the event that says when the GPU did."""
 
@@ -274,7 +274,7 @@ class _Mark:
     event: Any  # torch.cuda.Event | None
 
 
-@dataclass(slots=True)
+@dataclass
 class _Step:
     load_start: _Mark
     forward: _Mark

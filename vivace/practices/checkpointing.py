@@ -142,7 +142,7 @@ def _statistics_untouched(norms: Sequence[torch.nn.Module]) -> Iterator[None]:
     try:
         yield
     finally:
-        for norm, buffers in zip(norms, kept, strict=True):
+        for norm, buffers in zip(norms, kept):
             norm._buffers.update(buffers)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +78,7 @@ def rare_waits(m: Measurement, loader: Loader) -> list[float]:
     them), or at almost every step, mean that they are too slow: a longer queue would run empty too."""
     series = m.series_ms.get("loader", ())
     long = [number for number, wait in enumerate(series) if wait > _LONG * step_ms(m)]
-    apart = [after - before for before, after in itertools.pairwise(long)]
+    apart = [after - before for before, after in zip(long, long[1:])]
     if not long or len(long) > _RARE * len(series) or (apart and median(apart) <= loader.num_workers):
         return []
     return [series[number] for number in long]

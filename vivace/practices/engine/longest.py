@@ -106,7 +106,7 @@ def size_of(sample: Any) -> int:
     """
     if isinstance(sample, torch.Tensor):
         return sample.numel()
-    if isinstance(sample, str | bytes):
+    if isinstance(sample, (str, bytes)):
         return len(sample)
     if isinstance(sample, Mapping):
         return sum(map(size_of, sample.values()))

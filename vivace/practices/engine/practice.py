@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from vivace.practices.engine.probed import Probed
     from vivace.records.measurement import Measurement
 
+    Evidence = dict[str, float | int | str | bool | None]
+
 __all__ = ["Family", "Found", "NumberFormat", "Practice", "RiskName", "Saved"]
 
 RiskName = Literal["exact", "rounding", "algorithmic"]
 NumberFormat = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 Family = Literal["precision", "kernels", "loader", "memory", "structure", "cpu"]
-Evidence = dict[str, float | int | str | bool | None]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
         return _map_mapping(value, function)
     if type(value) in (list, tuple) or (isinstance(value, tuple) and hasattr(value, "_make")):  # a namedtuple
         mapped = [map_tensors(item, function) for item in value]
-        if all(a is b for a, b in zip(mapped, value, strict=True)):
+        if all(a is b for a, b in zip(mapped, value)):
             return value
         return value._make(mapped) if hasattr(value, "_make") else type(value)(mapped)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

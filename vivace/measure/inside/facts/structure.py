@@ -6,7 +6,6 @@ Read once, after the last measured step, from the objects themselves. The eviden
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -116,7 +115,7 @@ def _biases_before_norm(root: nn.Module) -> Iterator[str]:
     """Convolutions with a bias whose next sibling in order of definition is a batch norm of as many channels."""
     for parent_name, parent in root.named_modules():
         children = list(parent.named_children())
-        for (name, first), (_, second) in itertools.pairwise(children):
+        for (name, first), (_, second) in zip(children, children[1:]):
             is_pair = isinstance(first, _CONVOLUTIONS) and isinstance(second, nn.modules.batchnorm._BatchNorm)
             if is_pair and first.bias is not None and second.num_features == first.out_channels:
                 yield f"{parent_name}.{name}".lstrip(".")

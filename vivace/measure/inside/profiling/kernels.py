@@ -6,7 +6,6 @@ The analysis (``analyse``) is a pure function of the trace's events, so that it 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import tempfile
@@ -102,13 +101,13 @@ def analyse(
     spans = [(float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in work]
     begin, end = min(s for s, _ in spans), max(e for _, e in spans)
     busy = union(spans)
-    kernels = [(e, span) for e, span in zip(work, spans, strict=True) if e["cat"] == "kernel"]
+    kernels = [(e, span) for e, span in zip(work, spans) if e["cat"] == "kernel"]
     communication = [span for e, span in kernels if family(e["name"]) == "communication"]
     computing = [span for e, span in kernels if family(e["name"]) != "communication"]
     kernel_us = sum(e - s for s, e in computing) or 1.0
     tensor_us = sum(e["dur"] for e, _ in kernels if family(e["name"]) == "tensor_core")
     exposed_us = length(union(communication)) - overlap(union(communication), union(computing))
-    gaps = [after[0] - before[1] for before, after in itertools.pairwise(busy)]
+    gaps = [after[0] - before[1] for before, after in zip(busy, busy[1:])]
     return {
         "steps": steps,
         "busy_share": length(busy) / (end - begin) if end > begin else None,
@@ -152,7 +151,7 @@ def _host(events: list[dict[str, Any]], steps: int) -> dict[str, Any]:
     spans = [(float(e["ts"]), float(e["ts"]) + float(e["dur"])) for e in calls]
     waits = [
         (start + usual, stop) if "launch" in e["name"].lower() else (start, stop)
-        for e, (start, stop) in zip(calls, spans, strict=True)
+        for e, (start, stop) in zip(calls, spans)
         if _is_wait(e["name"].lower(), stop - start, usual)
     ]
     waited = length(union(waits))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from statistics import median
 from typing import Any
 
@@ -78,7 +77,7 @@ class WarmupDetector:
             return False
         if self.steps >= max(_MOST, self.buffered):
             return True
-        times = [after - before for before, after in zip(self.ends_s, self.ends_s[1:], strict=False)][-_LAST:]
+        times = [after - before for before, after in zip(self.ends_s, self.ends_s[1:])][-_LAST:]
         return len(times) == _LAST and max(times) <= _SPREAD * min(times)
 
     def _queue_is_steady(self) -> bool:
@@ -101,7 +100,8 @@ class WarmupDetector:
         return max(ready[span:]) >= max(ready[:span])
 
     def _has_stalled(self, span: int) -> bool:
-        times = [after - before for before, after in itertools.pairwise(self.ends_s[-span - 1 :])]
+        ends = self.ends_s[-span - 1 :]
+        times = [after - before for before, after in zip(ends, ends[1:])]
         return bool(times) and max(times) > _STALLED * median(times)
 
     def _waited_enough(self) -> bool:

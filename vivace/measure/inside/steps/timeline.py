@@ -139,7 +139,7 @@ class _Splitter:
     def settle_held(self) -> None:
         """What most steps do is part of a step (labels made by a teacher); what few do is a validation."""
         usual = sum(map(bool, self.held_by_step)) > _USUAL * len(self.held_by_step)
-        for step, pieces in zip(self.result.steps, self.held_by_step, strict=True):
+        for step, pieces in zip(self.result.steps, self.held_by_step):
             for number, piece in enumerate(pieces):
                 if usual:
                     _add(step, piece.step)
