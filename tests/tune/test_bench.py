@@ -34,5 +34,5 @@ def test_a_limit_is_not_for_jobs_that_wait_in_a_queue(
     bench = Bench(("python", "train.py"), tmp_path, 600.0, TrialSettings(timeout_s=asked), print, print, print, prefix)  # type: ignore[arg-type]
     bench.run("try", limit_s=limit)
     ((command, settings),) = started
-    assert command == (*prefix, "python", "train.py")
+    assert (command, settings.prefix) == (("python", "train.py"), prefix)
     assert settings.timeout_s == timeout

@@ -32,7 +32,8 @@ class Trial(Record):
     command: tuple[str, ...]
     practices: tuple[str, ...]
     outcome: Outcome
-    seconds: float = Field(ge=0)
+    seconds: float = Field(ge=0, description="that it ran, without its time in a queue")
+    queued_s: float = Field(0.0, ge=0, description="in Slurm's queue (tune --slurm)")
     message: str = ""
     evidence: bool | None = Field(None, description="whether FLOPs were counted and kernels profiled")
     seed_offset: int | None = Field(None, description="by which the script's seeds were shifted; None: untouched")

@@ -61,11 +61,11 @@ class Bench:
         folder = self.folder / "trials" / f"{number:03d}-{label.replace('/', '-').replace(':', '-')[:_SLUG]}"
         settings = replace(
             self.settings, evidence=evidence, seed_offset=seed, grad_norms=norms, notices_files=number == 0,
-            steps=steps or self.settings.steps, same_draws=same_draws,
+            steps=steps or self.settings.steps, same_draws=same_draws, prefix=self.prefix,
             timeout_s=_shorter(self.settings.timeout_s, None if self.prefix else limit_s),
         )  # fmt: skip
         try:
-            trial = run_trial((*self.prefix, *self.command), words, folder, settings, self.sink, self.progress)
+            trial = run_trial(self.command, words, folder, settings, self.sink, self.progress)
         except KeyboardInterrupt:
             raise Interrupted(self.folder) from None
         if trial.outcome is Outcome.INTERRUPTED:

@@ -24,6 +24,7 @@ from vivace.records.base import RecordError
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command, safe_text
 from vivace.records.trial import Outcome, Trial
+from vivace.tune.queued import marked, queued_s
 
 __all__ = ["TrialSettings", "environment_of", "refuse_too_short", "run_trial"]
 
@@ -45,6 +46,8 @@ class TrialSettings:
     grad_norms: bool = False
     copy: CopyOptions | None = None
     notices_files: bool = False
+    prefix: tuple[str, ...] = ()
+    """Put before the command: ``srun …`` sends it as a job of its own."""
     same_draws: bool = False
     """Dropout masks and the like as the script alone would draw them; compiled code is slower for it."""
 
@@ -74,7 +77,7 @@ def run_trial(
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted trial left
     folder.mkdir(parents=True)
     request = Request(
-        command=tuple(command),
+        command=marked(settings.prefix, command, folder),
         steps=settings.steps,
         warmup_steps=settings.warmup_steps,
         profile=settings.evidence,
@@ -90,15 +93,18 @@ def run_trial(
         notices_files=settings.notices_files,
         same_draws=settings.same_draws,
     )
-    began = time.monotonic()
+    began, began_at = time.monotonic(), time.time()
     measured = measure(request, sink, progress)
+    seconds = time.monotonic() - began
+    waited_s = min(seconds, queued_s(folder, began_at, time.time())) if settings.prefix else 0.0
     outcome, message = _outcome(measured, words, folder)
     trial = Trial(
         name=folder.name,
-        command=safe_command(command),
+        command=safe_command([*settings.prefix, *command]),
         practices=tuple(words),
         outcome=outcome,
-        seconds=time.monotonic() - began,
+        seconds=seconds - waited_s,
+        queued_s=waited_s,
         message=safe_text(message),
         evidence=settings.evidence,
         seed_offset=settings.seed_offset,
