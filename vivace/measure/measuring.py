@@ -26,17 +26,21 @@ from vivace.measure.peers import Peers, find_peers
 from vivace.measure.ranks import read_payloads
 from vivace.measure.written_files import look, what_changed
 from vivace.protocol.answers import PracticeAnswer, answers_from_text
-from vivace.protocol.ending import TIME_OVER, Ending
+from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.protocol.payload import Payload
 from vivace.protocol.progress import SeenProgress
-from vivace.protocol.request import OTHER_VIVACE, Entry, ProcessRequest
+from vivace.protocol.request import Entry, ProcessRequest
+from vivace.protocol.unmeasured import UNMEASURED, read_unmeasured
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
-__all__ = ["Measured", "Request", "measure", "read_other_vivace", "read_told"]
+__all__ = ["Measured", "Request", "measure", "read_told"]
 
 RECORD = "measurement.json"
-_SAME_VIVACE = "install the same vivace in both, or run the vivace of that Python"
+_HINTS = {
+    Ending.OTHER_VIVACE: "install the same vivace in both, or run the vivace of that Python",
+    Ending.CANNOT_MEASURE: "vivace measures Python 3.9 and torch 2.4, and newer; the training itself ran unchanged",
+}
 _SMALLEST_ROOM = 2**20  # bytes: a record takes some hundred thousand
 
 
@@ -135,14 +139,14 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         steps=_steps_in_progress(folder),
         disk_full=_is_full(folder),
         folder_gone=folder_gone,
-        other_vivace=read_other_vivace(folder),
+        unmeasured=read_unmeasured(folder) or _own_error(payloads),
     )
     _tidy(folder)
     if not any(payload.total_steps for payload in payloads):
         end = payloads[0].ended if payloads else None
         message, hint = _why_nothing(request, outcome, seen, payloads)
-        kind = Ending.OTHER_VIVACE if seen.other_vivace else end.kind if end else None
-        return Measured(None, folder, outcome, message, hint, kind)
+        why = seen.unmeasured or end
+        return Measured(None, folder, outcome, message, hint, why.kind if why else None)
     if not folder.is_dir():  # the script cleaned it up under us; the record must not be lost for that
         folder.mkdir(parents=True, exist_ok=True)
     record = merge(
@@ -235,15 +239,13 @@ class _Seen:
     steps: int
     disk_full: bool
     folder_gone: bool
-    other_vivace: str | None
-    """What the process said about a vivace of its own that this one cannot talk to."""
+    unmeasured: Ended | None
+    """Why vivace could not enter a process, or gave up in it."""
 
 
-def read_other_vivace(folder: Path) -> str | None:
-    for path in sorted(folder.glob(OTHER_VIVACE)):
-        with contextlib.suppress(OSError):
-            return path.read_text()
-    return None
+def _own_error(payloads: Sequence[Payload]) -> Ended | None:
+    ends = (payload.ended for payload in payloads)
+    return next((end for end in ends if end is not None and end.kind is Ending.OWN_ERROR), None)
 
 
 def read_told(folder: Path) -> dict[str, PracticeAnswer]:
@@ -280,7 +282,7 @@ def _tidy(folder: Path) -> None:
         "progress-*.json",
         "practices-*.json",
         "imported-*",
-        OTHER_VIVACE,
+        UNMEASURED,
         STOP_FILE,
         ".rank-*.tmp",
         ".progress-*.tmp",
@@ -305,6 +307,8 @@ def _why_nothing(
             f"nothing measured: the command deleted the run's folder, {request.folder or request.output} ({ended})",
             "use --output with a folder that the command does not touch",
         )
+    if seen.unmeasured:
+        return f"nothing measured: {seen.unmeasured.text}", _HINTS.get(seen.unmeasured.kind)
     if seen.steps:
         killed = " The kernel kills a process that takes too much memory." if outcome.exit_code == 137 else ""
         return f"nothing measured: the training was ended after {seen.steps} steps ({ended}).{killed}", None
@@ -312,8 +316,6 @@ def _why_nothing(
         return f"nothing measured: no training step within {request.timeout_s:g} s", "raise --timeout"
     if outcome.interrupted:
         return "nothing measured: interrupted before the first training step", None
-    if seen.other_vivace:
-        return f"nothing measured: {seen.other_vivace}", _SAME_VIVACE
     if outcome.exit_code != 0:
         reason = payloads[0].ended if payloads else None
         why = f": {reason.text}" if reason else "; its own error is above"

@@ -25,6 +25,8 @@ class Ending(TextEnum):
     OWN_ERROR = "vivace's own error"
     OTHER_VIVACE = "another vivace"
     """The process has a vivace of its own, which speaks another version of this protocol."""
+    CANNOT_MEASURE = "cannot be measured"
+    """vivace could not be put into the process: its Python or its torch is too old, or unknown to this vivace."""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,10 @@ from vivace.protocol.gpu_names import KnownGpu
 from vivace.protocol.text_enum import TextEnum
 from vivace.protocol.version import PROTOCOL, ProtocolError
 
-__all__ = ["HOME_VARIABLE", "OTHER_VIVACE", "VARIABLE", "Entry", "ProcessRequest"]
+__all__ = ["HOME_VARIABLE", "VARIABLE", "Entry", "ProcessRequest"]
 
 VARIABLE = "VIVACE_INSIDE"
 HOME_VARIABLE = "VIVACE_HOME"
-OTHER_VIVACE = "other-vivace-*"
-"""A file that the bootstrap leaves in the folder, with a sentence in it, where the process has another vivace."""
 
 
 class Entry(TextEnum):

@@ -16,11 +16,12 @@ from types import FrameType
 from vivace.errors import UserError
 from vivace.measure.command import command_not_found, environment_for
 from vivace.measure.folder import name_of_command, new_run_folder
-from vivace.measure.measuring import read_other_vivace, read_told
+from vivace.measure.measuring import read_told
 from vivace.practices.engine.registry import parse_words
-from vivace.protocol.answers import PracticeAnswer, answers_from_text
+from vivace.protocol.answers import PracticeAnswer, PracticeState, answers_from_text
 from vivace.protocol.rank import rank_and_world
-from vivace.protocol.request import OTHER_VIVACE, Entry, ProcessRequest
+from vivace.protocol.request import Entry, ProcessRequest
+from vivace.protocol.unmeasured import UNMEASURED, read_unmeasured
 from vivace.records.privacy import safe_command
 from vivace.records.proof import Proof
 from vivace.records.run import Run, RunState
@@ -109,7 +110,7 @@ def run(
     code = _wait(process, folder, on_told)
     gone = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)  # the record must not be lost, nor the command's exit code
-    told = _told(folder)
+    told = _told(folder) or _refused_by_the_process(folder, words)
     # No word about a practice: nothing trained, or vivace was kept out of the process (`python -I`, another vivace).
     missing = tuple(word for word in words if word not in told or not told[word].applied)
     ended_too_early = strict and code == 0 and bool(missing)
@@ -118,7 +119,7 @@ def run(
     record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told}).save(
         folder / RECORD
     )
-    for pattern in ("practices-*.json", _REFUSED, OTHER_VIVACE):
+    for pattern in ("practices-*.json", _REFUSED, UNMEASURED):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)
     return Ran(code, folder, told, missing if ended_too_early else (), gone)
@@ -132,6 +133,12 @@ def _told(folder: Path) -> dict[str, PracticeAnswer]:
         with contextlib.suppress(OSError, ValueError):
             return answers_from_text(path.read_text())
     return {}
+
+
+def _refused_by_the_process(folder: Path, words: Sequence[str]) -> dict[str, PracticeAnswer]:
+    """Where vivace could not enter it: for every practice the same reason."""
+    why = read_unmeasured(folder)
+    return {word: PracticeAnswer(PracticeState.REFUSED, why.text) for word in words} if why is not None else {}
 
 
 def _place(output: Path) -> Path:
@@ -158,7 +165,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dic
             if not told and (state := read_told(folder)):
                 told = True
                 on_told(state)
-    if not told and folder.is_dir() and read_other_vivace(folder) is None:  # the process has said that itself
+    if not told and folder.is_dir() and read_unmeasured(folder) is None:  # the process has said that itself
         on_told(_told(folder))
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 

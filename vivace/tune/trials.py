@@ -157,7 +157,7 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
         return Outcome.INTERRUPTED, reason
     errors = _last_lines(folder / "stderr.log")
     told = _memory_error(folder / "stderr.log")
-    if ending is Ending.OTHER_VIVACE:
+    if ending in (Ending.OTHER_VIVACE, Ending.CANNOT_MEASURE):
         return Outcome.CRASH, reason
     says_so = ending is Ending.OUT_OF_MEMORY or "out of memory" in errors.lower()
     if told or says_so or measured.outcome.exit_code == 137:
@@ -169,7 +169,7 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
     if record is not None and _ended_too_early(record):
         steps = record.warmup_steps + record.steps
         return Outcome.CRASH, f"{ENDED_BY_ITSELF.text} after {steps} steps, too few to measure"
-    return Outcome.CRASH, errors or reason
+    return Outcome.CRASH, reason if ending is Ending.OWN_ERROR else errors or reason
 
 
 def _ended_too_early(record: Measurement) -> bool:

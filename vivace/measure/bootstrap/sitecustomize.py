@@ -2,7 +2,8 @@
 
 Python imports ``sitecustomize`` at start-up. This one runs the user's own ``sitecustomize`` (the next on the
 path), then, if a measurement was asked for, waits for ``import torch`` and installs the hooks right after it.
-A process that never imports torch pays one entry in ``sys.meta_path`` and nothing else. Standard library only.
+A process that never imports torch pays one entry in ``sys.meta_path`` and nothing else. Standard library only, and
+readable by Python 3.6, so that a Python that is too old is told so.
 """
 
 import atexit
@@ -14,12 +15,14 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _REQUEST_VARIABLE = "VIVACE_INSIDE"
-_to_call_last: list[Callable[[], None]] = []
+_OLDEST_PYTHON = (3, 9)
+_OTHER_VIVACE = "another vivace"  # as vivace.protocol.ending.Ending, which cannot be imported yet
+_CANNOT_MEASURE = "cannot be measured"
+_to_call_last: "list[Any]" = []
 
 
 def _run_the_next_sitecustomize() -> None:
@@ -41,7 +44,7 @@ class _Borrowed(importlib.abc.MetaPathFinder):
 
     NAMES = ("vivace", "pynvml")
 
-    def __init__(self, folders: list[str]) -> None:
+    def __init__(self, folders: "list[str]") -> None:
         self.folders = folders
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -94,17 +97,20 @@ class _AfterTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def _install(request_text: str) -> None:
     """Whatever goes wrong in here is ours: say so, and let the training run unmeasured."""
+    request = json.loads(request_text)
+    if sys.version_info < _OLDEST_PYTHON:
+        _tell(_CANNOT_MEASURE, _versions() + ": this Python is too old", request["folder"])
+        return
     try:
-        request = json.loads(request_text)
         other = _another_vivace(request["protocol"])
         if other is not None:
-            _tell(other, request["folder"])
+            _tell(_OTHER_VIVACE, other, request["folder"])
             return
         from vivace.door import enter
 
         _to_call_last.append(enter(request_text))
     except Exception as error:
-        sys.stderr.write(f"vivace: cannot measure this process ({type(error).__name__}: {error})\n")
+        _tell(_CANNOT_MEASURE, f"{_versions()}: {type(error).__name__}: {error}", request["folder"])
 
 
 def _another_vivace(asked: int) -> Any:
@@ -133,10 +139,17 @@ def _protocol_of(package: Any) -> Any:
     return None
 
 
-def _tell(other: str, folder: str) -> None:
-    sys.stderr.write(f"vivace: nothing is measured or changed: {other}\n")
-    with open(os.path.join(folder, f"other-vivace-{os.getpid()}"), "w", encoding="utf-8") as file:
-        file.write(other)
+def _versions() -> str:
+    torch = getattr(sys.modules.get("torch"), "__version__", "of unknown version")
+    return f"vivace cannot enter this process (Python {sys.version.split()[0]}, torch {torch})"
+
+
+def _tell(kind: str, why: str, folder: str) -> None:
+    """Once on stderr, and as ``vivace.protocol.unmeasured`` reads it: for the command to decide on."""
+    sys.stderr.write(f"vivace: nothing is measured or changed: {why}\n")
+    path = os.path.join(folder, f"unmeasured-{os.getpid()}.json")
+    with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
+        json.dump({"kind": kind, "text": why}, file)
 
 
 def _last_of_all() -> None:

@@ -30,6 +30,7 @@ from vivace.protocol.payload import Status
 from vivace.protocol.progress import SeenProgress
 from vivace.protocol.rank import rank_and_world
 from vivace.protocol.request import ProcessRequest
+from vivace.protocol.unmeasured import tell_unmeasured
 
 __all__ = ["Session"]
 
@@ -208,5 +209,7 @@ class Session:
         try:
             payload.write(self.training, self.course, self.by_hand, status, ended, touch_gpu)
         except Exception as error:  # the training is over or goes on: our record must not be what breaks it
+            why = f"vivace's own error: the record could not be written: {type(error).__name__}: {error}"
+            tell_unmeasured(Path(self.training.request.folder), Ended(Ending.OWN_ERROR, why))
             with contextlib.suppress(Exception):
-                sys.stderr.write(f"vivace: the record could not be written: {type(error).__name__}: {error}\n")
+                sys.stderr.write(f"vivace: {why}\n")
