@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -183,3 +184,80 @@ def test_without_a_cluster_name_the_queue_itself_is_asked(bench: Bench):
     assert "--cpus-per-task=4" in done.stdout
     assert "--partition=gpu_p13" in done.stdout
     assert "no partition 'nope'" in bench.vivace("submit", "--partition", "nope", "--dry-run", "--", "true").stderr
+
+
+def test_srun_inside_a_job_gives_its_tasks_torchruns_variables(bench: Bench):
+    says = "import os; print('|'.join(os.environ[n] for n in ['RANK','LOCAL_RANK','WORLD_SIZE']))"
+    record = bench.submit("--once", "--gpus", "8", "--name", "once", command=["srun", sys.executable, "-c", says])
+    assert bench.end(record) == "COMPLETED", bench.err(record)
+    assert sorted(bench.out(record).split()) == [f"{rank}|{rank % 4}|8" for rank in range(8)]
+
+
+def test_the_users_own_sbatch_variables_do_not_change_the_job(bench: Bench):
+    says = "import os; print(os.environ['RANK'], os.environ['MASTER_ADDR'] != '', os.environ.get('MINE'))"
+    words = ["submit", "--cluster", "testbed", "--time", "10:00", "--name", "asked", "--json", "--env", "LR=1", "--"]
+    own = {"SBATCH_TIMELIMIT": "3", "SBATCH_JOB_NAME": "other", "SBATCH_EXPORT": "NONE", "MINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "vivace", *words, sys.executable, "-c", says],
+        env={**bench.env, **own}, cwd=bench.folder, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert bench.end(record) == "COMPLETED", bench.err(record)
+    assert bench.out(record) == "0 True None\n"
+    shown = bench.cluster.show(record["job_id"])
+    assert "TimeLimit=00:10:00" in shown
+    assert "JobName=asked" in shown
+    assert "note: $SBATCH_TIMELIMIT is set here and is not used: the job asks for its own --time" in done.stderr
+    assert "$SBATCH_EXPORT is NONE" in done.stderr
+
+
+def test_follow_shows_the_output_and_ends_as_the_job_does(bench: Bench):
+    words = [
+        "submit",
+        "--cluster",
+        "testbed",
+        "--time",
+        "10:00",
+        "--name",
+        "shown",
+        "--follow",
+        "--",
+        sys.executable,
+        "-c",
+    ]
+    done = bench.vivace(*words, "print('hello')")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "hello")
+    assert "completed: it ended well" in done.stderr
+    done = bench.vivace(*words, "raise SystemExit(3)")
+    assert done.returncode == 1
+    assert "failed: the command failed with exit code 3" in done.stderr
+
+
+def test_the_queue_shows_gpus_and_what_each_job_of_a_product_runs(bench: Bench):
+    first = bench.submit("--name", "wide", "--sbatch=--hold", "--gpus", "8", command=["python", "t.py", "-b", "8"])
+    other = bench.submit("--name", "one", "--sbatch=--hold", "--gpus", "1", command=["python", "t.py", "--key=X"])
+    found = {job["job_id"]: job for job in json.loads(bench.vivace("queue", "--json").stdout)}
+    assert (found[first["job_id"]]["gpus"], found[first["job_id"]]["command"]) == (8, "python t.py -b 8")
+    assert (found[other["job_id"]]["gpus"], found[other["job_id"]]["command"]) == (1, "python t.py '--key=***'")
+    assert "python t.py -b 8" in bench.vivace("queue", "--no-follow").stdout
+    bench.vivace("cancel", first["job_id"], other["job_id"])
+
+
+def test_options_that_slurm_users_expect(bench: Bench, tmp_path: Path):
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/activate").write_text("export ACTIVATED=yes\n")
+    record = bench.submit(
+        "--venv", "env", "--mem", "300M", "--exclude", "node1", "--mail", "me@example.org", "--name", "options",
+        command=["bash", "-c", "echo $ACTIVATED $SLURMD_NODENAME"],
+    )  # fmt: skip
+    assert bench.end(record) == "COMPLETED", bench.err(record)
+    assert bench.out(record).split() in (["yes", "node2"], ["yes", "node3"])
+    shown = bench.cluster.show(record["job_id"])
+    assert "MinMemoryNode=300M" in shown
+    assert "MailUser=me@example.org MailType=END,FAIL,REQUEUE" in shown
+    done = bench.vivace("submit", "--cluster", "testbed", "--venv", "none", "--dry-run", "--", "true")
+    assert "none is no virtual environment" in done.stderr
+    done = bench.vivace("submit", "--cluster", "testbed", "--reservation", "course", "--", "true")
+    assert done.returncode == 2
+    assert "reservation" in done.stderr.lower()

@@ -15,9 +15,9 @@ from vivace.errors import UserError
 from vivace.launch.logs import Logs, find_logs
 from vivace.launch.logs import follow as follow_file
 from vivace.launch.slurm import SlurmSilent
-from vivace.launch.status import ask_slurm
+from vivace.launch.status import ask_slurm, verdict
 
-__all__ = ["logs"]
+__all__ = ["follow_job", "logs"]
 
 
 def logs(
@@ -41,6 +41,23 @@ def logs(
 
         vivace logs 1234_7           one task of an array
     """
+    _show_all(job, err, follow, path, output)
+
+
+def follow_job(job: str, output: Path) -> int:
+    """The output of a job that was just sent, until it ends. 0 when it ended well or still runs (Ctrl-C), else 1."""
+    _show_all(job, False, True, False, output)
+    info = ask_slurm(job)
+    if info is None or info.active:
+        return 0
+    errors = find_logs(job, output)[0].stderr
+    found = verdict(info, errors)
+    say = make_console(stderr=True, highlight=False, soft_wrap=True)
+    say.print(f"job {job} {found.state}: {found.because}; stderr: {errors}", markup=False)
+    return 0 if found.state == "completed" else 1
+
+
+def _show_all(job: str, err: bool, follow: bool, path: bool, output: Path) -> None:
     found = find_logs(job, output)
     with contextlib.suppress(KeyboardInterrupt):
         for each in found:

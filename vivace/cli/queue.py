@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from json import dumps
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from vivace.cli.console import make_console
 from vivace.launch.jobs import JobInfo, plain_reason
+from vivace.launch.logs import commands_of
 from vivace.launch.queue import cancel as cancel_jobs
 from vivace.launch.queue import my_jobs
 from vivace.launch.slurm import SlurmSilent
@@ -33,6 +35,9 @@ def queue(
         bool | None, typer.Option(help="Update until no job is left. Default: yes on a terminal.", show_default=False)
     ] = None,
     every: Annotated[float, typer.Option(min=1, help="Seconds between updates.")] = 5.0,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
+    ] = Path("runs"),
     json: Annotated[bool, typer.Option("--json", help="Print the jobs as JSON once.")] = False,
 ) -> None:
     """Show your waiting and running jobs, why they wait, and when they should start. Ctrl-C does not stop them.
@@ -47,14 +52,16 @@ def queue(
     """
     console = make_console(highlight=False)
     if json:
-        typer.echo(dumps([job.as_table() for job in my_jobs(name)], indent=2))
+        commands = commands_of(output)
+        rows = [{**job.as_table(), "command": commands.get(_number(job))} for job in my_jobs(name)]
+        typer.echo(dumps(rows, indent=2))
         return
     if not (console.is_terminal if follow is None else follow):
-        console.print(_view(my_jobs(name)))
+        console.print(_view(my_jobs(name), commands_of(output)))
         return
     try:
         with Live(console=console, auto_refresh=False) as live:
-            for view in _views(name):
+            for view in _views(name, output):
                 live.update(view, refresh=True)
                 time.sleep(every)
             live.update(Text("Done!"), refresh=True)
@@ -62,7 +69,7 @@ def queue(
         console.print("the jobs keep running; vivace cancel JOB stops one", style="dim")
 
 
-def _views(name: str | None) -> Iterator[RenderableType]:
+def _views(name: str | None, output: Path) -> Iterator[RenderableType]:
     """The jobs until none is left. While Slurm does not answer, the jobs as they were seen last."""
     last: RenderableType = Text("")
     while True:
@@ -73,7 +80,7 @@ def _views(name: str | None) -> Iterator[RenderableType]:
             continue
         if not jobs:
             return
-        last = _view(jobs)
+        last = _view(jobs, commands_of(output))
         yield last
 
 
@@ -93,11 +100,27 @@ def cancel(
     typer.echo(dumps(ids) if json else f"cancelled: {', '.join(ids)}")
 
 
-def _view(jobs: list[JobInfo]) -> Table | Text:
+def _number(job: JobInfo) -> str:
+    return job.job_id.partition("_")[0]
+
+
+def _view(jobs: list[JobInfo], commands: Mapping[str, str]) -> Table | Text:
     if not jobs:
         return Text("you have no waiting or running jobs")
+    known = any(_number(job) in commands for job in jobs)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("job", "name", "state", "ran", "limit", "nodes", "start", "where or why"):
+    for column in (
+        "job",
+        "name",
+        "state",
+        "ran",
+        "limit",
+        "GPUs",
+        "nodes",
+        "start",
+        "where or why",
+        *(["command"] if known else []),
+    ):
         table.add_column(column, overflow="fold")
     for job in jobs:
         table.add_row(
@@ -106,8 +129,10 @@ def _view(jobs: list[JobInfo]) -> Table | Text:
             Text(job.state.lower(), style=_COLOURS.get(job.state, "")),
             "" if job.run_s is None else slurm_time(job.run_s),
             "" if job.limit_s is None else slurm_time(job.limit_s),
+            "" if job.gpus is None else str(job.gpus),
             str(job.nodes),
             (job.start or "").replace("T", " "),
             Text(job.node_list or plain_reason(job.reason)),
+            *([Text(commands.get(_number(job), ""))] if known else []),
         )
     return table

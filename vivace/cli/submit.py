@@ -16,9 +16,11 @@ from rich.markup import escape
 
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
+from vivace.cli.logs import follow_job
 from vivace.errors import UserError
 from vivace.files import read_user_text
 from vivace.launch.local import run_locally
+from vivace.launch.own_variables import said_of
 from vivace.launch.planned import planned
 from vivace.launch.practised import read_practices
 from vivace.launch.preflight import Preflight
@@ -66,11 +68,16 @@ def submit(
         list[str] | None, typer.Option(help="Module to load, repeatable; 'none' for none. Default: the cluster's.")
     ] = None,
     conda: Annotated[Text, typer.Option(help="Conda environment to activate.")] = None,
+    venv: Annotated[Text, typer.Option(help="Virtual environment to activate (its folder).")] = None,
     container: Annotated[Text, typer.Option(help="Image to run the command in.")] = None,
     container_kind: Annotated[ContainerKind, typer.Option(help="Container runtime.")] = "singularity",
     env: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the job, or NAME to pass yours on; repeatable.")
     ] = None,
+    mem: Annotated[Text, typer.Option(help="Memory per node: 64G. Default: the site's.")] = None,
+    reservation: Annotated[Text, typer.Option(help="Reservation to run in.")] = None,
+    exclude: Annotated[Text, typer.Option(help="Nodes to stay away from: node[3-4].")] = None,
+    mail: Annotated[Text, typer.Option(help="Address to write to when the job ends, fails or is requeued.")] = None,
     gpus_per_task: Annotated[int, typer.Option(help="GPUs per process.")] = 1,
     cpus_per_task: Annotated[
         int | None, typer.Option(help="Cores per process. Default: the share of its GPUs.")
@@ -98,6 +105,9 @@ def submit(
         Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
     ] = Path("runs"),
     check: Annotated[bool, typer.Option(help="Ask Slurm first whether the job can start.")] = True,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show the job's output until it ends. Ctrl-C does not stop it.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script and submit nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print only the records on stdout.")] = False,
 ) -> None:
@@ -114,6 +124,8 @@ def submit(
         vivace submit --gpus 8 --time 90h --split -- python train.py        in pieces that the QoS takes
 
         vivace submit --plan plan.json -- python train.py        what was planned, in pieces if the QoS needs it
+
+        vivace submit --follow -- python train.py        with its output here, until it ends
 
         vivace submit --launcher local --gpus 2 -- python train.py          torchrun, here and now
     """
@@ -135,6 +147,11 @@ def submit(
         constraint=constraint,
         modules=_modules(module),
         conda=conda,
+        venv=_absolute(venv),
+        mem=mem,
+        reservation=reservation,
+        exclude=exclude,
+        mail=mail,
         container=container,
         container_kind=container_kind,
         variables=_variables(env),
@@ -156,7 +173,11 @@ def submit(
     if dry_run:
         _print_scripts(requests, target, output, json)
         return
-    _send(requests, target, output, check, loaded, json)
+    if follow and (json or len(requests) > 1):
+        raise UserError("--follow shows one job's output", hint="drop --json, or send one job; then vivace logs JOB -f")
+    sent = _send(requests, target, output, check, loaded, json)
+    if follow:
+        raise typer.Exit(follow_job(sent[-1], output))
 
 
 def _requests(
@@ -209,6 +230,16 @@ def _practices(text: str | None) -> tuple[str, ...]:
     return words
 
 
+def _absolute(venv: str | None) -> str | None:
+    """The job runs in the same folders: what is no environment here will not be one there."""
+    if venv is None:
+        return None
+    path = Path(venv).expanduser().absolute()
+    if not (path / "bin" / "activate").is_file():
+        raise UserError(f"{venv} is no virtual environment: it has no bin/activate", hint="--venv FOLDER")
+    return str(path)
+
+
 def _modules(given: list[str] | None) -> tuple[str, ...] | None:
     return None if not given else () if given == ["none"] else tuple(given)
 
@@ -250,25 +281,36 @@ def _print_scripts(requests: list[JobRequest], target: Target, output: Path, jso
     typer.echo(dumps([{"script": text} for text in scripts], indent=2) if json else "\n".join(scripts).rstrip("\n"))
 
 
+def _note_variables(request: JobRequest, target: Target) -> None:
+    console = make_console(stderr=True, highlight=False, soft_wrap=True)
+    anywhere = Place(script="job.sh", stdout="%j.out", stderr="%j.err")
+    for note in said_of(render(prepare(request, target), anywhere)):
+        console.print(f"note: {note}", style="yellow", markup=False)
+
+
 def _note_secrets(hidden: Sequence[str]) -> None:
     if hidden:
         note = f"note: {', '.join(hidden)} may be secret: kept in job.private.sh, which only you can read"
         make_console(stderr=True, highlight=False, soft_wrap=True).print(note, style="yellow", markup=False)
 
 
-def _send(requests: list[JobRequest], target: Target, output: Path, check: bool, plan: Plan | None, json: bool) -> None:
+def _send(
+    requests: list[JobRequest], target: Target, output: Path, check: bool, plan: Plan | None, json: bool
+) -> list[str]:
     records: list[dict[str, Any]] = []
     console = make_console(highlight=False, soft_wrap=True)
     for note in storage_notes(target, output.absolute()):
         make_console(stderr=True, highlight=False, soft_wrap=True).print(f"note: {escape(note)}", style="yellow")
     for request in requests:
         _note_secrets(part(request.variables, request.words).hidden)
+        _note_variables(request, target)
         run, found = send_job(request, target, output, check, plan)
         records.append({**loads(run.to_json()), "preflight": asdict(found) if found else None})
         if not json:
             _print_sent(console, run, found)
     if json:
         typer.echo(dumps(records, indent=2))
+    return [record["job_id"] for record in records]
 
 
 def _print_sent(console: Console, run: Run, found: Preflight | None) -> None:

@@ -75,6 +75,7 @@ class JobInfo:
     partition: str = ""
     qos: str = ""
     nodes: int = 0
+    gpus: int | None = None
     node_list: str = ""
     run_s: int | None = None
     limit_s: int | None = None
@@ -137,6 +138,7 @@ def _of_object(job: dict[str, Any], now: float) -> JobInfo:
         partition=str(job.get("partition") or ""),
         qos=str(job.get("qos") or ""),
         nodes=_number(job.get("node_count")) or 0,
+        gpus=_gpus(job.get("tres_alloc_str") or job.get("tres_req_str"), job.get("tres_per_node"), job),
         node_list=str(job.get("nodes") or ""),
         run_s=max(0, int(until - started)) if running and started else None,
         limit_s=None if minutes is None else minutes * 60,
@@ -147,6 +149,15 @@ def _of_object(job: dict[str, Any], now: float) -> JobInfo:
         stdout=job.get("standard_output") or None,
         stderr=job.get("standard_error") or None,
     )
+
+
+def _gpus(total: Any, per_node: Any, job: dict[str, Any]) -> int | None:
+    """Where the site counts GPUs, their number stands in ``total``; else what was asked for each node."""
+    if match := re.search(r"gres/gpu=(\d+)", str(total or "")):
+        return int(match[1])
+    if match := re.search(r"gres[:/]gpu(?::[A-Za-z][\w.-]*)?[:=](\d+)", str(per_node or "")):
+        return int(match[1]) * max(1, _number(job.get("node_count")) or 1)
+    return None
 
 
 def _number(value: Any) -> int | None:

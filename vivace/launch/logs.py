@@ -9,6 +9,7 @@ import contextlib
 import fnmatch
 import glob
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from vivace.launch.submit import RECORD
 from vivace.records.base import RecordError
 from vivace.records.run import Run
 
-__all__ = ["Logs", "find_logs", "find_runs", "follow", "unreadable_runs"]
+__all__ = ["Logs", "commands_of", "find_logs", "find_runs", "follow", "unreadable_runs"]
 
 POLL_S = 0.5
 _STATE_S = 5.0
@@ -49,6 +50,17 @@ def find_runs(wanted: str, output: Path) -> list[Run]:
             if run.job_id is not None and _fits(run, wanted):
                 runs.append(run)
     return sorted(runs, key=lambda run: int(run.job_id or 0))
+
+
+def commands_of(output: Path) -> dict[str, str]:
+    """Job number → the command that was sent from here; without secrets, as records are."""
+    commands = {}
+    for path in [*output.glob(RECORD), *output.glob(f"*/{RECORD}")]:
+        with contextlib.suppress(RecordError):
+            run = Run.load(path)
+            if run.job_id is not None:
+                commands[run.job_id] = shlex.join(run.command)
+    return commands
 
 
 def unreadable_runs(output: Path) -> list[str]:

@@ -6,7 +6,9 @@ than the partition has, more than the QoS allows) is found in the limits. Starts
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vivace.errors import UserError
@@ -26,13 +28,13 @@ class Preflight:
     notes: tuple[str, ...] = ()
 
 
-def preflight(job: Job, script: str) -> Preflight:
+def preflight(job: Job, script: str, environment: Mapping[str, str] = os.environ) -> Preflight:
     """A ``UserError`` when Slurm would refuse the job or never start it."""
     wanted = job.request.partition or job.target.partition
     # The limits first, where the partition is known: Slurm's own refusal does not say which number is too large.
     notes = _check_partition(job, wanted) if wanted else []
     notes += _check_qos(job)
-    answer = ask("sbatch", "--test-only", script)
+    answer = ask("sbatch", "--test-only", script, environment=environment)
     if answer.code != 0:
         error = refusal("sbatch", answer)
         raise UserError(f"Slurm would not take this job: {error.said}", error.hint)

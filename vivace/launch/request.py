@@ -40,6 +40,11 @@ class JobRequest:
     constraint: str | None = None
     modules: tuple[str, ...] | None = None
     conda: str | None = None
+    venv: str | None = None
+    mem: str | None = None
+    reservation: str | None = None
+    exclude: str | None = None
+    mail: str | None = None
     container: str | None = None
     container_kind: ContainerKind = "singularity"
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +68,11 @@ class JobRequest:
             self.partition,
             self.constraint,
             self.conda,
+            self.venv,
+            self.mem,
+            self.reservation,
+            self.exclude,
+            self.mail,
             self.container,
             *self.options,
         ):

@@ -21,8 +21,10 @@ from vivace.launch.target import Target
 from vivace.launch.words import output_pattern, sbatch_word, slurm_time
 from vivace.preemption import EXIT_INTERRUPTED
 
-__all__ = ["Job", "Place", "parted", "prepare", "render"]
+__all__ = ["RANKS", "Job", "Place", "parted", "prepare", "ranks_script", "render"]
 
+RANKS = "ranks.sh"
+"""What tells the tasks of an srun inside the job which ranks they are; beside the script of a job with ``once``."""
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -94,6 +96,7 @@ def render(job: Job, place: Place) -> str:
         workdir=place.workdir,
         modules=_modules(job),
         conda=request.conda,
+        venv=request.venv,
         variables=shown.variables,
         private=None if shown.private is None else str(private_path(place.script)),
         requeue=request.requeue,
@@ -101,9 +104,14 @@ def render(job: Job, place: Place) -> str:
         retry_crash=request.retry_crash,
         exit_interrupted=EXIT_INTERRUPTED,
         once=request.once,
+        ranks=str(Path(place.script).with_name(RANKS)),
         srun_options=_srun_options(job),
         command=shown.command,
     )
+
+
+def ranks_script() -> str:
+    return (_TEMPLATES / RANKS).read_text(encoding="utf-8")
 
 
 def parted(job: Job) -> Parted:
@@ -136,6 +144,11 @@ def _options(job: Job, place: Place) -> list[str]:
         "constraint": request.constraint or target.constraint,
         "account": _account(request.account, target),
         "qos": job.qos,
+        "mem": request.mem,
+        "reservation": request.reservation,
+        "exclude": request.exclude,
+        "mail-user": request.mail,
+        "mail-type": None if request.mail is None else "END,FAIL,REQUEUE",
         "time": slurm_time(job.seconds),
         "array": request.array,
         "dependency": _dependency(request.after),
@@ -171,7 +184,8 @@ def _modules(job: Job) -> tuple[str, ...]:
     """The site's modules, unless the user named some, or brings an environment of another kind."""
     if job.request.modules is not None:
         return job.request.modules
-    return () if job.request.conda or job.request.container else job.target.modules
+    brings_its_own = job.request.conda or job.request.venv or job.request.container
+    return () if brings_its_own else job.target.modules
 
 
 def _account(account: str | None, target: Target) -> str | None:

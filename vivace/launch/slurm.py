@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vivace.errors import UserError
@@ -74,7 +75,9 @@ def slurm_is_here() -> bool:
     return shutil.which("sbatch") is not None
 
 
-def ask(program: str, *words: str, timeout_s: float = _TIMEOUT_S) -> Answer:
+def ask(
+    program: str, *words: str, timeout_s: float = _TIMEOUT_S, environment: Mapping[str, str] = os.environ
+) -> Answer:
     """Run one of Slurm's programs; what it answers, also when that is no."""
     if shutil.which(program) is None:
         raise UserError(
@@ -90,7 +93,7 @@ def ask(program: str, *words: str, timeout_s: float = _TIMEOUT_S) -> Answer:
             errors="replace",
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"},
+            env={**environment, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"},
         )
     except subprocess.TimeoutExpired:
         raise SlurmSilent(program, f"no answer in {timeout_s:g} s") from None
@@ -99,9 +102,11 @@ def ask(program: str, *words: str, timeout_s: float = _TIMEOUT_S) -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def call(program: str, *words: str, timeout_s: float = _TIMEOUT_S) -> Answer:
+def call(
+    program: str, *words: str, timeout_s: float = _TIMEOUT_S, environment: Mapping[str, str] = os.environ
+) -> Answer:
     """As ``ask``, but no is a ``SlurmRefused`` with Slurm's words and a hint."""
-    answer = ask(program, *words, timeout_s=timeout_s)
+    answer = ask(program, *words, timeout_s=timeout_s, environment=environment)
     if answer.code != 0:
         raise refusal(program, answer)
     return answer

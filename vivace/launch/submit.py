@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from vivace.errors import UserError
+from vivace.launch.own_variables import environment_for
 from vivace.launch.preflight import Preflight, preflight
 from vivace.launch.private import private_path, write_private
 from vivace.launch.request import JobRequest
-from vivace.launch.script import Job, Place, parted, prepare, render
+from vivace.launch.script import RANKS, Job, Place, parted, prepare, ranks_script, render
 from vivace.launch.slurm import ask, call
 from vivace.launch.target import Target
 from vivace.measure.folder import name_of_command, new_run_folder
@@ -66,17 +67,21 @@ def send(job: Job, place: Place, folder: Path, check: bool = True) -> tuple[Run,
         write_private(place.script, parted(job).private)
         script.write_text(text, encoding="utf-8")
         script.chmod(0o755)
+        if job.request.once:
+            script.with_name(RANKS).write_text(ranks_script(), encoding="utf-8")
+            script.with_name(RANKS).chmod(0o755)
     except OSError as error:
         raise UserError(f"cannot write {script}: {error.strerror or error}", hint="--output FOLDER") from None
-    found = preflight(job, str(script)) if check else None
-    job_id = _sbatch(str(script))
+    environment = environment_for(text)
+    found = preflight(job, str(script), environment) if check else None
+    job_id = _sbatch(str(script), environment)
     run = _record(job, place, folder, job_id)
     run.save(folder / RECORD)
     return run, found
 
 
-def _sbatch(script: str) -> str:
-    text = call("sbatch", "--parsable", script).out.strip().split("\n")[-1]
+def _sbatch(script: str, environment: Mapping[str, str]) -> str:
+    text = call("sbatch", "--parsable", script, environment=environment).out.strip().split("\n")[-1]
     job_id = text.split(";")[0]  # "123;cluster" in a federation
     if not re.fullmatch(r"\d+", job_id):
         raise UserError(f"sbatch did not give a job number but {text!r}", hint="see squeue --me")
@@ -115,5 +120,6 @@ def _record(job: Job, place: Place, folder: Path, job_id: str) -> Run:
 def _remove(folder: Path) -> None:
     (folder / SCRIPT).unlink(missing_ok=True)
     private_path(str(folder / SCRIPT)).unlink(missing_ok=True)
+    (folder / RANKS).unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()

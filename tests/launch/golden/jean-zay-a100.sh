@@ -28,6 +28,7 @@ MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 export MASTER_ADDR MASTER_PORT
 export PYTHONUNBUFFERED=1
+unset SLURM_EXPORT_ENV  # with --export=NONE, srun would keep these variables from the ranks
 # What vivace records inside the job lies beside its logs: `vivace status` reads it there.
 export VIVACE_RUNS=runs/demo-001
 export VIVACE_REQUEUE_BY=script VIVACE_MAX_REQUEUES=10
