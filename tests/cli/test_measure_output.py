@@ -67,7 +67,7 @@ def test_a_terminal_shows_whole_characters_blank_lines_and_the_last_state_of_a_l
     assert "warné" in lines
     assert lines.count("end without a newline") == lines.count("last of stderr") == 1
     assert not [line for line in lines if "10%" in line.replace("100%", "") or "50%" in line or "\ufffd" in line]
-    assert code == 7
+    assert code == 2
 
 
 def test_redirected_stdout_gets_the_bytes_while_stderr_is_a_terminal(tmp_path: Path, talker: list[str]):
@@ -80,7 +80,7 @@ def test_redirected_stdout_gets_the_bytes_while_stderr_is_a_terminal(tmp_path: P
     assert "warné" in lines
     assert "last of stderr" in lines
     assert not [line for line in lines if "café" in line or "windows" in line]
-    assert code == 7
+    assert code == 2
 
 
 def test_with_json_all_of_the_output_is_on_the_screen_and_only_json_in_the_file(tmp_path: Path, talker: list[str]):
@@ -131,7 +131,8 @@ def test_a_pipe_that_closes_is_no_error_and_the_command_goes_on(tmp_path: Path, 
         process.stdout.close()
         (tmp_path / "gone").touch()
         said = b"" if process.stderr is None else process.stderr.read()
-    assert process.returncode == 5
+    assert process.returncode == 2
+    assert both or b"(exit code 5)" in said
     (log,) = tmp_path.glob("runs/*/stdout.log")
     assert log.read_bytes().count(b"second") == 100_000
     assert both or b"nothing measured" in said
@@ -151,7 +152,7 @@ def test_a_pipe_nobody_reads_is_no_error(tmp_path: Path, arguments: list[str]):
         [*VIVACE, *arguments], cwd=tmp_path, env=environment(), stdout=writing, stderr=subprocess.PIPE, timeout=120
     )
     os.close(writing)
-    assert done.returncode == 0
+    assert done.returncode == (2 if "true" in arguments else 0)  # `true` does not train
     assert b"Traceback" not in done.stderr
     assert b"BrokenPipe" not in done.stderr
 
@@ -171,7 +172,7 @@ def test_the_report_of_a_measurement_to_a_pipe_nobody_reads_keeps_the_exit_code(
 def test_an_ascii_terminal_is_no_reason_to_fail(vivace: Callable, tmp_path: Path):
     assert vivace("hardware", PYTHONIOENCODING="ascii").code == 0
     said = vivace("measure", "--name", "école", "--", "true", PYTHONIOENCODING="ascii")
-    assert said.code == 0
+    assert said.code == 2
     assert "nothing measured" in said.err
     report = vivace("measure", "--name", "训", "--steps", "3", "--no-profile", "--", sys.executable,
                     str(SCRIPTS / "plain.py"), PYTHONIOENCODING="ascii")  # fmt: skip

@@ -35,7 +35,8 @@ def is_gone(group: int) -> bool:
 
 def test_a_crash_before_the_first_step(measure: Callable):
     done = measure("misbehaving.py", "crash", "--at", "0")
-    assert done.code == 1
+    assert done.code == 2
+    assert "ended before its first training step was done (exit code 1)" in done.err
     assert "ended before its first training step" in done.err
     assert "ValueError: the data is broken" in done.err
     assert "ValueError: the data is broken" in (done.folder / "stderr.log").read_text()
@@ -92,20 +93,21 @@ def test_a_script_that_ends_early(measure: Callable):
 
 def test_a_command_without_torch(vivace: Callable):
     done = vivace("measure", "--", sys.executable, "-c", "print('hello'); raise SystemExit(7)")
-    assert done.code == 7
+    assert done.code == 2
+    assert "(exit code 7)" in done.err
     assert "hello" in done.out
     assert "ended before its first training step" in done.err
 
 
 def test_a_command_without_torch_that_ends_well(vivace: Callable):
     done = vivace("measure", "--", sys.executable, "-c", "print('hello')")
-    assert done.code == 0
+    assert done.code == 2
     assert "never imported torch" in done.err
 
 
 def test_a_script_that_never_steps(measure: Callable):
     done = measure("misbehaving.py", "never-step")
-    assert done.code == 0
+    assert done.code == 2
     assert "an optimizer was made, but it never stepped" in done.err
     assert done.record["status"] == "nothing"
 
@@ -126,7 +128,8 @@ def test_a_script_that_swallows_our_exit_is_ended_all_the_same(measure: Callable
 
 def test_a_killed_process_is_not_said_to_have_done_nothing(measure: Callable):
     done = measure("unusual.py", "killed", options=("--steps", "99999999"))
-    assert done.code == 137
+    assert done.code == 2
+    assert "(exit code 137)" in done.err
     assert "the training was ended after" in done.err
 
 

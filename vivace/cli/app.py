@@ -16,14 +16,13 @@ from rich.markup import escape
 from vivace import __version__
 from vivace.cli.command import TAKES_A_COMMAND
 from vivace.cli.console import make_console
-from vivace.errors import UserError
+from vivace.errors import ExitCode, UserError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 __all__ = ["application", "main"]
 
-EXIT_USER_ERROR = 2
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # a full disk can meet any file that we write
 
 # Each sub-command, and where it is. Only the one that is asked for is imported: together they take half a second.
@@ -34,6 +33,10 @@ _COMMANDS = {
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app",
 }  # fmt: skip
 _START_A_COMMAND = ("measure", "check", "run", "tune", "submit")
+_EXIT_CODES = (
+    "Exit codes: 0 done; 1 the answer is no (check --fail-over); 2 wrong command line, nothing measured, or a practice "
+    "does not apply (run --strict); 3 not enough steps; 124 timeout; 130 Ctrl-C; else the command's own."
+)
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
@@ -42,6 +45,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         name="vivace",
         help="Makes PyTorch training fast and proves it, from a laptop to a Slurm supercomputer.",
         no_args_is_help=True,
+        epilog=_EXIT_CODES,
         add_completion=False,
         rich_markup_mode="markdown" if sys.stderr.isatty() or _asks_for_help(words) else None,
         pretty_exceptions_enable=False,
@@ -53,7 +57,10 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name, context_settings=TAKES_A_COMMAND if name in _START_A_COMMAND else None)(command)
+            starts = name in _START_A_COMMAND
+            app.command(
+                name, context_settings=TAKES_A_COMMAND if starts else None, epilog=_EXIT_CODES if starts else None
+            )(command)
     return app
 
 
@@ -106,7 +113,7 @@ def _patient(stream: TextIO | None) -> TextIO:
 
 
 def main() -> None:
-    """Entry point: a user's mistake is one sentence and a hint on stderr, and exit code 2; never a traceback."""
+    """Entry point: a user's mistake is one sentence and a hint on stderr, and an ``ExitCode``; never a traceback."""
     sys.stdout, sys.stderr = _patient(sys.stdout), _patient(sys.stderr)
     try:
         application(sys.argv[1:])()
@@ -115,10 +122,10 @@ def main() -> None:
         console.print(f"[bold red]vivace:[/] {escape(error.message)}")
         if error.hint:
             console.print(f"[dim]  hint: {escape(error.hint)}[/]", soft_wrap=True)  # it may be a command
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
         where = f" ({error.filename})" if error.filename else ""
         sys.stderr.write(f"vivace: {error.strerror}{where}; records written so far are kept\n")
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(ExitCode.NOTHING)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
-from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
-from vivace.errors import UserError
-from vivace.measure.measuring import Request
+from vivace.cli.nothing import end_with_nothing
+from vivace.cli.showing import embedded_example, print_record, shown
+from vivace.errors import ExitCode, UserError
+from vivace.measure.measuring import Measured, Request
 from vivace.measure.peers import refuse_peers
 from vivace.records.finding import Findings
 from vivace.report.findings_view import findings_view
@@ -23,8 +25,7 @@ from vivace.tune.checking import check as run_check
 
 __all__ = ["check"]
 
-EXIT_TOO_MUCH_LEFT = 1
-EXIT_NO_VERDICT = 3
+_TOO_FEW = "not enough steps were measured for a verdict; let the command train for longer"
 
 
 def check(
@@ -75,12 +76,10 @@ def check(
     )
     with shown(console, json, quiet) as (sink, progress, _say):
         checked = run_check(request, probes, sink, progress)
-    if checked.findings is None or checked.measured.measurement is None:
-        message = checked.measured.message or "nothing measured"
-        if json:
-            print(dumps({"status": "nothing", "reason": message, "hint": checked.measured.hint}))
-        console.print(f"[bold yellow]vivace:[/] {escape(message)}", highlight=False)
-        raise typer.Exit(checked.measured.outcome.exit_code or 1)
+    if checked.measured.measurement is None:
+        end_with_nothing(checked.measured, console, json, quiet)
+    if checked.findings is None:
+        _end_too_early(checked.measured, console, json)
     if json:
         print_record(checked.findings)
     else:
@@ -88,16 +87,26 @@ def check(
         out.print(measurement_view(checked.measured.measurement, str(checked.folder)))
         out.print(findings_view(checked.findings, checked.measured.measurement), crop=False)
     if checked.interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
+        raise typer.Exit(ExitCode.INTERRUPTED)
     if fail_over is not None and checked.findings.left > fail_over:
         text = f"[bold red]vivace:[/] {_left(checked.findings)}, more than {fail_over:g}×"
         console.print(text, highlight=False, soft_wrap=True)
-        raise typer.Exit(EXIT_TOO_MUCH_LEFT)
+        raise typer.Exit(ExitCode.NEGATIVE)
     if fail_over is not None and checked.measured.measurement.status != "complete":
-        text = "not enough steps were measured for a verdict; let the command train for longer"
-        console.print(f"[bold red]vivace:[/] {text}", highlight=False)
-        raise typer.Exit(EXIT_NO_VERDICT)
+        console.print(f"[bold red]vivace:[/] {_TOO_FEW}", highlight=False)
+        raise typer.Exit(ExitCode.NOT_ENOUGH)
     raise typer.Exit(checked.measured.outcome.exit_code)
+
+
+def _end_too_early(measured: Measured, console: Console, json: bool) -> NoReturn:
+    """There is a record, and no step in it was timed."""
+    record = measured.measurement
+    why = f"{_TOO_FEW} ({record.reason})" if record is not None and record.reason else _TOO_FEW
+    if json:
+        print(dumps({"status": "nothing", "reason": why, "hint": None, "folder": str(measured.folder)}))
+    console.print(f"[bold yellow]vivace:[/] {escape(why)}", highlight=False)
+    console.print(f"[dim]  its output is kept in {escape(str(measured.folder))}[/]", highlight=False, soft_wrap=True)
+    raise typer.Exit(measured.outcome.exit_code or ExitCode.NOT_ENOUGH)
 
 
 def _left(findings: Findings) -> str:

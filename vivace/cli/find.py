@@ -16,8 +16,8 @@ from vivace.cli.command import TAKES_A_COMMAND, Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.resuming import refuse_beside_resume
-from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
-from vivace.errors import UserError
+from vivace.cli.showing import embedded_example, print_record, shown
+from vivace.errors import ExitCode, UserError
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.records.search import BatchSearch, LoaderSearch
 from vivace.report.search_view import batch_view, loader_view
@@ -189,4 +189,4 @@ def _search(
         console.print(f"[bold yellow]vivace:[/] {escape(search.ended)}; finished runs are kept", soft_wrap=True)
         console.print(f"[dim]  continue with: {escape(again)}[/]", soft_wrap=True)
     if search.interrupted:
-        raise typer.Exit(EXIT_INTERRUPTED)
+        raise typer.Exit(ExitCode.INTERRUPTED)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
+from vivace.cli.nothing import end_with_nothing
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Measured, Request
 from vivace.measure.measuring import measure as run_measurement
+from vivace.records.measurement import Measurement
 from vivace.report.terminal import measurement_view
 
 __all__ = ["measure"]
@@ -47,8 +47,9 @@ def measure(
 ) -> None:
     """Show where the time, memory and energy of a training command go. The script is not edited.
 
-    The command runs unchanged for a warm-up, the timed steps and a short profiler window. Then vivace stops it. Its
-    exit code is kept, even if it fails. Without a command, vivace measures the example that ships with it.
+    The command runs unchanged for a warm-up, the timed steps and a short profiler window. Then vivace stops it. If
+    it fails after it began to train, its exit code is kept. Without a command, vivace measures the example that ships
+    with it.
 
     Examples:
 
@@ -76,8 +77,10 @@ def measure(
     if not command and not json:
         console.print("No command given: measuring the example that ships with vivace (a small image classifier).\n")
     measured = _run(request, console, json, quiet)
-    if measured.measurement or measured.message:  # else another task of the same srun shows it
-        _show(measured, console, json)
+    if measured.message is not None:
+        end_with_nothing(measured, console, json, quiet)
+    if measured.measurement is not None:  # else another task of the same srun shows it
+        _show(measured.measurement, measured.folder, json)
     raise typer.Exit(measured.outcome.exit_code)
 
 
@@ -86,15 +89,8 @@ def _run(request: Request, console: Console, json: bool, quiet: bool) -> Measure
         return run_measurement(request, sink, progress)
 
 
-def _show(measured: Measured, console: Console, json: bool) -> None:
-    if measured.measurement is None and json:
-        print(dumps({"status": "nothing", "reason": measured.message, "hint": measured.hint}))
-    if measured.measurement is None:
-        console.print(f"[bold yellow]vivace:[/] {escape(measured.message or '')}", highlight=False)
-        if measured.hint:
-            console.print(f"[dim]  hint: {escape(measured.hint)}[/]", highlight=False)
-        console.print(f"[dim]  its output is kept in {escape(str(measured.folder))}[/]", highlight=False)
-    elif json:
-        print_record(measured.measurement)
+def _show(measurement: Measurement, folder: Path, json: bool) -> None:
+    if json:
+        print_record(measurement)
     else:
-        make_console().print(measurement_view(measured.measurement, str(measured.folder)))
+        make_console().print(measurement_view(measurement, str(folder)))

@@ -21,9 +21,8 @@ from vivace.measure.command import Progress, Sink, nowhere, passthrough
 from vivace.protocol.progress import SeenProgress
 from vivace.records.base import Record
 
-__all__ = ["EXIT_INTERRUPTED", "embedded_example", "print_record", "shown"]
+__all__ = ["embedded_example", "print_record", "shown"]
 
-EXIT_INTERRUPTED = 130  # as a shell reports Ctrl-C
 _LONGEST_LINE = 1 << 20  # characters; a longer line is shown in pieces, so that the command never waits for us
 
 

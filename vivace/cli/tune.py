@@ -16,8 +16,8 @@ from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.report import write_report
 from vivace.cli.resuming import refuse_beside_resume
-from vivace.cli.showing import EXIT_INTERRUPTED, embedded_example, print_record, shown
-from vivace.errors import UserError
+from vivace.cli.showing import embedded_example, print_record, shown
+from vivace.errors import ExitCode, UserError
 from vivace.measure.peers import refuse_peers
 from vivace.report.proof_view import proof_view
 from vivace.tune.tuning import Interrupted, Options, Tuned, resume_options
@@ -91,7 +91,7 @@ def tune(
             tuned = run_tune(options, output, name, resume, sink, progress, say)
     except Interrupted as interrupted:
         _tell_how_to_go_on(console, interrupted.folder)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     page = _write_page(tuned.folder, console)
     _show(tuned, page, json)
 

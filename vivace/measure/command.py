@@ -20,7 +20,7 @@ from typing import IO
 
 import psutil
 
-from vivace.errors import UserError
+from vivace.errors import ExitCode, UserError
 from vivace.files import write_text_atomically
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.protocol.ending import TIME_OVER, Ended, Ending
@@ -29,7 +29,6 @@ from vivace.protocol.request import HOME_VARIABLE, VARIABLE, ProcessRequest
 
 __all__ = ["Outcome", "command_not_found", "environment_for", "nowhere", "passthrough", "run_command"]
 
-EXIT_TIMEOUT = 124  # as timeout(1)
 _DID_NOT_END = Ended(Ending.INTERRUPTED, "interrupted, and ended by vivace: it did not end by itself")
 _BOOTSTRAP = Path(__file__).parent / "bootstrap"
 _POLL_S = 0.1
@@ -80,7 +79,7 @@ def run_command(
         reader.join(timeout=2.0)  # a grandchild that outlives the command may keep the pipe open
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     if timed_out:
-        code = EXIT_TIMEOUT
+        code = ExitCode.TIMEOUT
     elif interrupts and process.returncode != 0:
         code = 128 + interrupts[0][1]
     return Outcome(code, time.monotonic() - began, timed_out=timed_out, interrupted=bool(interrupts))

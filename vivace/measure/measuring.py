@@ -318,7 +318,7 @@ def _why_nothing(
         return "nothing measured: interrupted before the first training step", None
     if outcome.exit_code != 0:
         reason = payloads[0].ended if payloads else None
-        why = f": {reason.text}" if reason else "; its own error is above"
+        why = f": {reason.text}" if reason else ""
         return f"nothing measured: the command ended before its first training step was done ({ended}){why}", None
     if not seen.torch_imported:
         return (

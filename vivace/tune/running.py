@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from vivace.errors import UserError
+from vivace.errors import ExitCode, UserError
 from vivace.measure.command import command_not_found, environment_for
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.measuring import read_told
@@ -30,7 +30,6 @@ from vivace.tune.trials import environment_of
 __all__ = ["Ran", "read_words", "run"]
 
 RECORD = "run.json"
-_EXIT_NOT_APPLIED = 2
 _REFUSED = "refused-*.json"
 _POLL_S = 0.2
 _FORWARDED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
@@ -114,7 +113,7 @@ def run(
     # No word about a practice: nothing trained, or vivace was kept out of the process (`python -I`, another vivace).
     missing = tuple(word for word in words if word not in told or not told[word].applied)
     ended_too_early = strict and code == 0 and bool(missing)
-    code = _EXIT_NOT_APPLIED if ended_too_early else code
+    code = ExitCode.NOTHING if ended_too_early else code
     state: RunState = "completed" if code == 0 else "cancelled" if code in (130, 143) else "failed"
     record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told}).save(
         folder / RECORD

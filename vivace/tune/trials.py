@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vivace.errors import UserError
+from vivace.errors import ExitCode, UserError
 from vivace.measure.command import Progress, Sink
 from vivace.measure.copied_folder import CopyOptions
 from vivace.measure.measuring import Measured, Request, measure
+from vivace.measure.own_error import last_lines
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.protocol.ending import ENDED_BY_ITSELF, Ending
 from vivace.protocol.request import Entry
@@ -126,7 +127,9 @@ def refuse_too_short(own: Trial) -> None:
     """``own``: the command as it is. One that ends well, only too early, is no crash to the user."""
     if own.measurement is not None and _ended_too_early(own.measurement):
         raise UserError(
-            f"the command is too short: {own.message}", hint="let it train for longer, or ask for fewer --steps"
+            f"the command is too short: {own.message}",
+            hint="let it train for longer, or ask for fewer --steps",
+            exit_code=ExitCode.NOT_ENOUGH,
         )
 
 
@@ -149,13 +152,13 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
     record = measured.measurement
     if record is not None and record.status == "complete" and record.step_ms is not None:
         if words and not record.practices:  # ours to mend, and never to be taken for a measurement of the practices
-            return Outcome.CRASH, f"vivace could not apply them: {_last_lines(folder / 'stderr.log')}"
+            return Outcome.CRASH, f"vivace could not apply them: {last_lines(folder / 'stderr.log', _LAST_LINES)}"
         return Outcome.OK, ""
     reason = (record.reason if record is not None else measured.message) or ""
     ending = record.ending if record is not None else measured.ending
     if measured.outcome.interrupted:
         return Outcome.INTERRUPTED, reason
-    errors = _last_lines(folder / "stderr.log")
+    errors = last_lines(folder / "stderr.log", _LAST_LINES)
     told = _memory_error(folder / "stderr.log")
     if ending in (Ending.OTHER_VIVACE, Ending.CANNOT_MEASURE):
         return Outcome.CRASH, reason
@@ -182,10 +185,3 @@ def _memory_error(path: Path) -> str | None:
         lines = path.read_text(errors="replace").splitlines()
         return next((line for line in reversed(lines) if _NO_MEMORY.search(line)), None)
     return None
-
-
-def _last_lines(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
-        return "\n".join(lines[-_LAST_LINES:])
-    return ""
