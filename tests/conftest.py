@@ -59,7 +59,7 @@ def interrupted(arguments: Sequence[str], cwd: Path, ready: Callable[[], bool]) 
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=100)
-    return Done(subprocess.CompletedProcess(arguments, process.returncode, out, err), cwd / "runs")
+    return Done(subprocess.CompletedProcess(arguments, process.returncode, out, err), cwd / "vivace-runs")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def vivace(tmp_path: Path) -> Callable[..., Done]:
         done = subprocess.run(
             [*VIVACE, *arguments], capture_output=True, text=True, cwd=cwd, env=environment(**more), timeout=240
         )
-        return Done(done, cwd / "runs")
+        return Done(done, cwd / "vivace-runs")
 
     return run
 

@@ -95,9 +95,9 @@ def test_a_search_out_of_time_goes_on_where_it_stopped(vivace: Callable, tmp_pat
 
 
 def test_ctrl_c_keeps_what_was_run(tmp_path: Path):
-    second = tmp_path / "runs/sized-001/trials/001-size-8/stdout.log"
+    second = tmp_path / "vivace-runs/sized-001/trials/001-size-8/stdout.log"
     done = interrupted([*BATCH, "--", *SIZED, "--samples", "100000"], tmp_path, second.exists)
-    search = BatchSearch.load(tmp_path / "runs/sized-001/batch.json")
+    search = BatchSearch.load(tmp_path / "vivace-runs/sized-001/batch.json")
     assert done.code == 130, done.err
     assert [one.size for one in search.tried] == [4]
     assert search.ended == "interrupted"

@@ -22,7 +22,7 @@ done = {1: 0, 2: 0}
 def say(stream, data):
     os.write(stream, data)
     done[stream] += len(data)
-    (log,) = pathlib.Path("runs").glob("*/" + {1: "stdout.log", 2: "stderr.log"}[stream])
+    (log,) = pathlib.Path("vivace-runs").glob("*/" + {1: "stdout.log", 2: "stderr.log"}[stream])
     while log.stat().st_size < done[stream]:
         time.sleep(0.01)
 say(1, b"caf\xc3"); say(1, b"\xa9 \xe8\xae"); say(1, b"\xad\n")
@@ -74,7 +74,7 @@ def test_redirected_stdout_gets_the_bytes_while_stderr_is_a_terminal(tmp_path: P
     path = tmp_path / "out.bin"
     with path.open("wb") as file:
         lines, code = on_terminal(talker, tmp_path, file.fileno())
-    (log,) = tmp_path.glob("runs/*/stdout.log")
+    (log,) = tmp_path.glob("vivace-runs/*/stdout.log")
     assert path.read_bytes() == log.read_bytes()
     assert path.read_bytes().endswith(b"\r 10%\r 50%\r 100%\nwindows\r\nend without a newline")
     assert "warné" in lines
@@ -133,7 +133,7 @@ def test_a_pipe_that_closes_is_no_error_and_the_command_goes_on(tmp_path: Path, 
         said = b"" if process.stderr is None else process.stderr.read()
     assert process.returncode == 2
     assert both or b"(exit code 5)" in said
-    (log,) = tmp_path.glob("runs/*/stdout.log")
+    (log,) = tmp_path.glob("vivace-runs/*/stdout.log")
     assert log.read_bytes().count(b"second") == 100_000
     assert both or b"nothing measured" in said
     assert b"Traceback" not in said
@@ -166,7 +166,7 @@ def test_the_report_of_a_measurement_to_a_pipe_nobody_reads_keeps_the_exit_code(
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert len(list(tmp_path.glob("runs/*/measurement.json"))) == 1
+    assert len(list(tmp_path.glob("vivace-runs/*/measurement.json"))) == 1
 
 
 def test_an_ascii_terminal_is_no_reason_to_fail(vivace: Callable, tmp_path: Path):

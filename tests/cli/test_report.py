@@ -67,7 +67,7 @@ def test_a_tune_that_is_not_finished_can_be_resumed(vivace: Callable, tmp_path: 
 
 def test_what_cannot_be_read_or_written_is_a_clear_error(vivace: Callable, tmp_path: Path):
     assert "does not exist" in vivace("report", "nowhere").err
-    assert "no run with records under runs/" in vivace("report").err
+    assert "no run with records under vivace-runs/" in vivace("report").err
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "proof.json").write_text("{")
     damaged = vivace("report", "bad")

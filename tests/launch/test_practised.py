@@ -123,7 +123,7 @@ def test_on_this_machine_torchrun_starts_vivace_run_on_every_rank(vivace: Callab
     command = [sys.executable, str(ROOT / "examples" / "preemptible.py"), "--steps", "2", "--checkpoint", "x.pt"]
     done = vivace("submit", "--launcher", "local", "--gpus", "2", "--with", "fused_optimizer", "--", *command)
     assert done.code == 0, done.err
-    (folder,) = (tmp_path / "runs").iterdir()
+    (folder,) = (tmp_path / "vivace-runs").iterdir()
     assert sorted(losses((folder / "stdout.log").read_text())) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     record = json.loads((folder / "preemptible-001" / "run.json").read_text())
     assert record["told"]["fused_optimizer"]["state"] == "applied"

@@ -53,7 +53,7 @@ def test_around_srun_all_ranks_report_into_one_folder(bench_with_names: Bench):
     bench = bench_with_names
     text = batch(bench, shlex.join([*MEASURE, "--json", "--", "srun", *TRAIN]))
     check_four_ranks(json.loads(text), bench)
-    (folder,) = (bench.folder / "runs").iterdir()
+    (folder,) = (bench.folder / "vivace-runs").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == ["measurement.json", "stderr.log", "stdout.log"]
     assert {f"rank {rank} of 4" in (folder / "stdout.log").read_text() for rank in range(4)} == {True}
 
@@ -65,7 +65,7 @@ def test_under_srun_the_vivaces_share_a_folder_and_the_first_one_tells(bench_wit
     first, second = (json.loads(part + "}\n") for part in text.split("\n}\n")[:2])  # one record each time, of 4 tasks
     check_four_ranks(first, bench)
     check_four_ranks(second, bench)
-    folders = sorted((bench.folder / "runs").iterdir())
+    folders = sorted((bench.folder / "vivace-runs").iterdir())
     logs = [f"{stream}{rank}.log" for stream in ("stdout", "stderr") for rank in ("", "-1", "-2", "-3")]
     ends = [f"peer-{rank}.json" for rank in range(4)]
     for folder, record in zip(folders, (first, second), strict=True):

@@ -174,7 +174,7 @@ def test_what_slurm_would_refuse_or_never_start_is_said_before_and_leaves_nothin
         assert sentence in text
         assert "hint:" in text
         assert "Traceback" not in text
-    assert not any((bench.folder / "runs").iterdir())
+    assert not any((bench.folder / "vivace-runs").iterdir())
     assert bench.cluster.run("squeue", "-h", "-n", "true").stdout == ""
 
 

@@ -17,7 +17,7 @@ SMALL = ("--steps", "4", "--rounds", "1", "--budget", "0.6")
 def test_each_trial_is_a_job_of_its_own(bench: Bench):
     done = bench.vivace("tune", "--slurm", "--gres=gpu:1 --time=5 --job-name=trial", *SMALL, "--json", "--", *TRAIN)
     assert done.returncode == 0, done.stderr
-    trials = sorted(path.parent.name for path in bench.folder.glob("runs/*/trials/*/trial.json"))
+    trials = sorted(path.parent.name for path in bench.folder.glob("vivace-runs/*/trials/*/trial.json"))
     assert trials[0] == "000-baseline"
     assert json.loads(done.stdout)["trials"] == trials
     states = bench.cluster.run("squeue", "-h", "--name=trial", "--states=all", "-o", "%T").stdout.split()

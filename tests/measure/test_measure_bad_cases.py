@@ -161,7 +161,7 @@ def test_a_script_that_ignores_the_interrupt_is_ended_and_what_it_did_is_kept(tm
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    record = Measurement.load(tmp_path / "runs" / "stubborn-001" / "measurement.json")
+    record = Measurement.load(tmp_path / "vivace-runs" / "stubborn-001" / "measurement.json")
     assert (record.status, record.batch_size) == ("partial", 8)
     assert (record.reason or "").startswith("interrupted")
     assert is_gone(process.pid)
@@ -187,7 +187,7 @@ def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, 
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 128 + number, err
-    record = Measurement.load(tmp_path / "runs" / "misbehaving-001" / "measurement.json")
+    record = Measurement.load(tmp_path / "vivace-runs" / "misbehaving-001" / "measurement.json")
     assert record.status == "partial"
     assert record.reason == "interrupted (Ctrl-C)"
     assert "PARTIAL" in out

@@ -65,7 +65,7 @@ def test_a_file_that_our_own_output_goes_to_is_not_the_commands(job: Path):
     with (job / "out.txt").open("w") as out:
         command = [*VIVACE, "measure", *OPTIONS, "--", sys.executable, "train.py"]
         subprocess.run(command, cwd=job, env=environment(), stdout=out, check=True, timeout=200)
-    (folder,) = (job / "runs").iterdir()
+    (folder,) = (job / "vivace-runs").iterdir()
     assert json.loads((folder / "measurement.json").read_text())["written_files"]["count"] == 2
 
 
@@ -80,7 +80,7 @@ def test_in_a_copy_the_folder_stays_as_it_is(vivace: Callable, job: Path):
     record = done.record
     assert (done.code, record["status"], record["written_files"]) == (0, "complete", None)
     assert (job / "model.pt").read_text() == "the user's"
-    assert names(job) == before | {"runs"}
+    assert names(job) == before | {"vivace-runs"}
     assert "copy" not in names(done.folder)
     assert record["loaders"][0]["where"]["file"] == str(job / "train.py")
     assert f"ran in a copy of {job}" in record["notes"]
@@ -92,7 +92,7 @@ def test_the_copy_is_kept_when_asked_and_what_is_only_read_can_be_linked(vivace:
     assert (copy / "model.pt").read_text() == "new"
     assert (copy / "data").is_symlink()
     assert not (copy / ".git").exists()
-    assert not (copy / "runs").exists()
+    assert not (copy / "vivace-runs").exists()
     assert (job / "model.pt").read_text() == "the user's"
 
 
@@ -113,7 +113,7 @@ def test_a_folder_that_is_too_large_is_refused_and_its_largest_parts_are_named(v
     assert done.code == 2
     assert "of 5.0 GiB (data 5.00 GiB, " in done.err
     assert "--link NAME" in done.err
-    assert not list((job / "runs").iterdir())
+    assert not list((job / "vivace-runs").iterdir())
 
 
 @pytest.mark.parametrize(

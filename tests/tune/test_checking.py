@@ -86,7 +86,7 @@ def test_ctrl_c_in_a_differential_run_ends_them_all_and_keeps_the_findings(tmp_p
     done = interrupted(
         ["check", "--json", "--steps", "8", "--", *script],
         tmp_path,
-        lambda: any(tmp_path.glob("runs/*/probes/*/*.log")),
+        lambda: any(tmp_path.glob("vivace-runs/*/probes/*/*.log")),
     )
     assert done.code == 130, done.err
     assert done.record["findings"][0]["practice"] == "workers"

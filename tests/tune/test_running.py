@@ -40,9 +40,9 @@ def test_what_does_not_apply_says_why_and_is_left_out(vivace):
 
 
 def test_a_command_that_deletes_the_runs_folder_keeps_its_exit_code(vivace):
-    done = vivace("run", "--with", "fused_optimizer", "--", *PLAIN, "--delete", "runs")
+    done = vivace("run", "--with", "fused_optimizer", "--", *PLAIN, "--delete", "vivace-runs")
     assert done.code == 0, done.err
-    assert "the command deleted runs/plain-001" in done.err
+    assert "the command deleted vivace-runs/plain-001" in done.err
     assert "no training step was seen" not in done.err
     assert json.loads((done.folder / "run.json").read_text())["state"] == "completed"
 
@@ -176,7 +176,7 @@ def test_the_record_says_running_while_it_runs(tmp_path: Path):
     assert process.stdout is not None
     while "waiting" not in process.stdout.readline():
         time.sleep(0.01)
-    (record,) = (tmp_path / "runs").glob("*/run.json")
+    (record,) = (tmp_path / "vivace-runs").glob("*/run.json")
     assert json.loads(record.read_text())["state"] == "running"
     process.send_signal(signal.SIGTERM)
     process.stdout.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from json import dumps
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -14,6 +13,7 @@ from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.nothing import end_with_nothing
+from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import ExitCode, UserError
 from vivace.measure.measuring import Measured, Request
@@ -39,9 +39,7 @@ def check(
         typer.Option("--fail-over", help="For CI: exit with 1 if more than this speedup may be left."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop each run after this many seconds.")] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-    ] = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     in_copy: InCopy = False,
     link: Link = None,

@@ -16,6 +16,7 @@ from vivace.cli.command import TAKES_A_COMMAND, Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.resuming import refuse_beside_resume
+from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import ExitCode, UserError
 from vivace.measure.folder import name_of_command, new_run_folder
@@ -40,9 +41,6 @@ Budget = Annotated[float | None, typer.Option(help="Minutes for all runs. Defaul
 Steps = Annotated[int, typer.Option(help="Timed steps per run.")]
 Timeout = Annotated[float | None, typer.Option(help="Stop each run after this many seconds.")]
 Resume = Annotated[Path | None, typer.Option(help="Continue an interrupted search: its folder.")]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-]
 Name = Annotated[str | None, typer.Option(help="Name of the search. Default: the script's.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only the record on stdout.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the output of every run.")]
@@ -66,7 +64,7 @@ def batch(
     steps: Steps = 20,
     timeout: Timeout = None,
     resume: Resume = None,
-    output: Output = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     name: Name = None,
     in_copy: InCopy = False,
     link: Link = None,
@@ -108,7 +106,7 @@ def loader(
     steps: Steps = 30,
     timeout: Timeout = None,
     resume: Resume = None,
-    output: Output = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     name: Name = None,
     in_copy: InCopy = False,
     link: Link = None,

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from vivace.cli.console import make_console
+from vivace.cli.runs import DEFAULT_RUNS, Output, places
 from vivace.errors import UserError
 from vivace.launch.logs import Logs, find_logs
 from vivace.launch.logs import follow as follow_file
@@ -27,9 +28,7 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Follow until the job ends. Ctrl-C does not stop the job.")
     ] = False,
     path: Annotated[bool, typer.Option("--path", help="Print the name of the log file instead.")] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-    ] = Path("runs"),
+    output: Output = DEFAULT_RUNS,
 ) -> None:
     """Show the output of a job.
 
@@ -50,7 +49,7 @@ def follow_job(job: str, output: Path) -> int:
     info = ask_slurm(job)
     if info is None or info.active:
         return 0
-    errors = find_logs(job, output)[0].stderr
+    errors = find_logs(job, *places(output))[0].stderr
     found = verdict(info, errors)
     say = make_console(stderr=True, highlight=False, soft_wrap=True)
     say.print(f"job {job} {found.state}: {found.because}; stderr: {errors}", markup=False)
@@ -58,7 +57,7 @@ def follow_job(job: str, output: Path) -> int:
 
 
 def _show_all(job: str, err: bool, follow: bool, path: bool, output: Path) -> None:
-    found = find_logs(job, output)
+    found = find_logs(job, *places(output))
     with contextlib.suppress(KeyboardInterrupt):
         for each in found:
             file = each.stderr if err else each.stdout

@@ -12,6 +12,7 @@ from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.nothing import end_with_nothing
+from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Measured, Request
@@ -29,9 +30,7 @@ def measure(
         int | None, typer.Option(help="Warm-up steps to leave out. Default: until step times are steady.")
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop the command after this many seconds.")] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-    ] = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     profile: Annotated[bool, typer.Option(help="Profile a few steps after the timed ones.")] = True,
     flops: Annotated[bool, typer.Option(help="Count the FLOPs of one step for the MFU.")] = True,

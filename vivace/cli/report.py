@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from vivace.cli.console import make_console
+from vivace.cli.runs import DEFAULT_RUNS, places
 from vivace.errors import UserError
 from vivace.files import write_text_atomically
 
@@ -18,7 +19,7 @@ __all__ = ["report", "write_report"]
 
 def report(
     run: Annotated[
-        Path | None, typer.Argument(help="A run's folder. Default: the latest under runs/.", show_default=False)
+        Path | None, typer.Argument(help="A run's folder. Default: the latest under vivace-runs/.", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
@@ -26,7 +27,7 @@ def report(
     ] = None,
     runs: Annotated[
         Path, typer.Option(envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs; the latest is used.")
-    ] = Path("runs"),
+    ] = DEFAULT_RUNS,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Write one self-contained HTML page about a tune, a check, a search or a measurement.
@@ -37,13 +38,13 @@ def report(
 
         vivace report
 
-        vivace report runs/train-001 --open
+        vivace report vivace-runs/train-001 --open
 
-        vivace report runs/train-001 -o train.html
+        vivace report vivace-runs/train-001 -o train.html
     """
     from vivace.report.run_folder import latest_run
 
-    target = write_report(run if run is not None else latest_run(runs), output)
+    target = write_report(run if run is not None else latest_run(*places(runs)), output)
     make_console(stderr=True).print(f"report: {escape(str(target))}", highlight=False, soft_wrap=True)
     if open_it and not webbrowser.open(target.resolve().as_uri()):
         raise UserError("no browser could be started", hint=f"open {target} yourself")

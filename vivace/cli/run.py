@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ from rich.markup import escape
 
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
+from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.errors import UserError
 from vivace.protocol.answers import PracticeAnswer
 from vivace.protocol.rank import rank_and_world
@@ -22,12 +22,11 @@ __all__ = ["run"]
 def run(
     command: Command = None,
     with_: Annotated[
-        str, typer.Option("--with", help="Practices, separated by commas; `@runs/x` takes those that a tune kept.")
+        str,
+        typer.Option("--with", help="Practices, separated by commas; `@vivace-runs/x` takes those that a tune kept."),
     ] = "",
     strict: Annotated[bool, typer.Option(help="Stop if a practice does not apply.")] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-    ] = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
 ) -> None:
     """Run the full training with practices applied. The script is not edited; it keeps its output and exit code.
@@ -39,7 +38,7 @@ def run(
 
         vivace run --with bf16,channels_last,compile -- python train.py
 
-        vivace run --with @runs/train-001 -- torchrun --nproc-per-node 4 train.py
+        vivace run --with @vivace-runs/train-001 -- torchrun --nproc-per-node 4 train.py
     """
     if not command:
         raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from vivace.cli.console import make_console
+from vivace.cli.runs import DEFAULT_RUNS, Output, places
 from vivace.errors import UserError
 from vivace.launch.achieved import (
     Achieved,
@@ -39,9 +40,7 @@ _MOST_NOTES = 3
 
 def status(
     job: Annotated[str, typer.Argument(help="Number of a job, or name of one submitted from here (the newest).")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-    ] = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the state of a job or how it ended, its throughput and energy, and how it compares with its plan.
@@ -54,7 +53,7 @@ def status(
 
         vivace status train --json
     """
-    runs = find_runs(job, output)
+    runs = find_runs(job, *places(output))
     run = runs[-1] if runs else None
     job_id = job if is_job_id(job) else run.job_id if run else _in_queue(job)
     tasks = ask_tasks(job_id) if job_id else []
@@ -100,7 +99,7 @@ def _in_queue(name: str) -> str | None:
 
 def _logs(job: str, output: Path) -> Logs | None:
     try:
-        found = find_logs(job, output)
+        found = find_logs(job, *places(output))
     except UserError:
         return None
     return found[0] if found else None

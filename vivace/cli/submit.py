@@ -17,6 +17,7 @@ from rich.markup import escape
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.logs import follow_job
+from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.errors import UserError
 from vivace.files import read_user_text
 from vivace.launch.local import run_locally
@@ -101,9 +102,7 @@ def submit(
         list[str] | None, typer.Option("--sbatch", help="Any other sbatch option: --sbatch=--exclusive.")
     ] = None,
     launcher: Annotated[Literal["slurm", "local"], typer.Option(help="local: torchrun on this machine.")] = "slurm",
-    output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-    ] = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     check: Annotated[bool, typer.Option(help="Ask Slurm first whether the job can start.")] = True,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show the job's output until it ends. Ctrl-C does not stop it.")
@@ -111,7 +110,7 @@ def submit(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script and submit nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print only the records on stdout.")] = False,
 ) -> None:
-    """Submit a training command to Slurm, one process per GPU. Script and logs are kept in runs/NAME-001.
+    """Submit a training command to Slurm, one process per GPU. Script and logs are kept in vivace-runs/NAME-001.
 
     Examples:
 

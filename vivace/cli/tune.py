@@ -16,6 +16,7 @@ from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.report import write_report
 from vivace.cli.resuming import refuse_beside_resume
+from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import ExitCode, UserError
 from vivace.measure.peers import refuse_peers
@@ -53,9 +54,7 @@ def tune(
         typer.Option(help="Run each trial as a Slurm job with these srun options: '--gpus=1 --time=10 -A xyz'."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop each trial after this many seconds.")] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-    ] = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     in_copy: InCopy = False,
     link: Link = None,
@@ -74,7 +73,7 @@ def tune(
 
         vivace tune --budget 20 --allow algorithmic -- python train.py
 
-        vivace tune --resume runs/train-001
+        vivace tune --resume vivace-runs/train-001
     """
     refuse_peers("tune")
     if resume is not None:

@@ -38,13 +38,14 @@ class Logs:
     stderr: Path
 
 
-def find_runs(wanted: str, output: Path) -> list[Run]:
-    """Records of submissions under ``output`` that have that id, name or pattern; the oldest first.
+def find_runs(wanted: str, *outputs: Path) -> list[Run]:
+    """Records of submissions under ``outputs`` that have that id, name or pattern; the oldest first.
 
-    ``output`` may be a run's own folder: inside a job, ``VIVACE_RUNS`` is.
+    One of them may be a run's own folder: inside a job, ``VIVACE_RUNS`` is.
     """
     runs = []
-    for path in sorted([*output.glob(RECORD), *output.glob(f"*/{RECORD}")]):
+    found = [path for output in outputs for pattern in (RECORD, f"*/{RECORD}") for path in output.glob(pattern)]
+    for path in sorted(found):
         with contextlib.suppress(RecordError):
             run = Run.load(path)
             if run.job_id is not None and _fits(run, wanted):
@@ -81,9 +82,9 @@ def _fits(run: Run, wanted: str) -> bool:
     return wanted in (name, Path(run.folder).name) or fnmatch.fnmatchcase(name, wanted)
 
 
-def find_logs(wanted: str, output: Path) -> list[Logs]:
+def find_logs(wanted: str, *outputs: Path) -> list[Logs]:
     """The newest job of that id, name or pattern; one entry a task for an array."""
-    runs = find_runs(wanted, output)
+    runs = find_runs(wanted, *outputs)
     if runs:
         return _of_run(runs[-1], wanted)
     if is_job_id(wanted) and (info := ask_slurm(wanted)) and info.stdout:
@@ -92,7 +93,7 @@ def find_logs(wanted: str, output: Path) -> list[Logs]:
     if found:
         return [Logs(wanted, Path(path), Path(path).with_suffix(".err")) for path in found]
     raise UserError(
-        f"no log of a job {wanted!r} is known in {output}/",
+        f"no log of a job {wanted!r} is known in {outputs[0]}/",
         hint="give the job's number or name; --output FOLDER if it was sent from elsewhere",
     )
 

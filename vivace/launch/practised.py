@@ -17,7 +17,7 @@ _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 
 
 def read_practices(text: str) -> tuple[str, ...]:
-    """The words of ``--with``, whose folders (``@runs/x``, what a tune found) get the whole path that the job needs.
+    """The words of ``--with``, whose folders (``@vivace-runs/x``, what a tune found) get their whole path.
 
     Whether there are such practices is for ``vivace run`` to say.
 
@@ -26,7 +26,7 @@ def read_practices(text: str) -> tuple[str, ...]:
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
-        raise UserError("no practice to apply", hint="--with bf16,channels_last, or --with @runs/x")
+        raise UserError("no practice to apply", hint="--with bf16,channels_last, or --with @vivace-runs/x")
     return tuple(_whole_path(word) if word.startswith("@") else word for word in words)
 
 

@@ -1,4 +1,4 @@
-"""Run folders: ``runs/<name>-001``, ``-002``, …; an earlier one is never overwritten. Or one for several processes."""
+"""Run folders: ``vivace-runs/<name>-001``, ``-002``, …, never overwritten. Or one folder for several processes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 
 from vivace.errors import UserError
 
-__all__ = ["name_of_command", "new_run_folder", "shared_run_folder"]
+__all__ = ["DEFAULT_RUNS", "EARLIER_RUNS", "name_of_command", "new_run_folder", "shared_run_folder"]
 
 _ASSIGNMENT = re.compile(r"\w+=")
 _SHELLS = ("bash", "sh", "dash", "zsh", "ksh")
+DEFAULT_RUNS = Path("vivace-runs")
+EARLIER_RUNS = Path("runs")
+"""The default until 0.1.0. TensorBoard and many scripts write there too: records there are still found."""
 _LONGEST_NAME = 200  # bytes; file systems take 255, and the number comes after it
 
 

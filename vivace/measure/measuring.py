@@ -19,7 +19,7 @@ from vivace.hardware.software import Software
 from vivace.measure.command import Outcome, Progress, Sink, run_command
 from vivace.measure.copied_folder import CopyOptions, copied_folder, own_folder, point_at_the_original
 from vivace.measure.elsewhere import machine_elsewhere
-from vivace.measure.folder import name_of_command, new_run_folder, shared_run_folder
+from vivace.measure.folder import DEFAULT_RUNS, name_of_command, new_run_folder, shared_run_folder
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
@@ -54,7 +54,7 @@ class Request:
     profile: bool = True
     flops: bool = True
     timeout_s: float | None = None
-    output: Path = Path("runs")
+    output: Path = DEFAULT_RUNS
     name: str | None = None
     folder: Path | None = None
     """An existing folder for the record, instead of a new one under ``output``."""

@@ -41,7 +41,7 @@ def read_run(folder: Path) -> RunFolder:
     if not folder.exists():
         raise UserError(f"{folder} does not exist", hint="`vivace report` without a folder takes the latest run")
     if not folder.is_dir():
-        raise UserError(f"{folder} is not a run's folder", hint="vivace report runs/NAME-001")
+        raise UserError(f"{folder} is not a run's folder", hint="vivace report vivace-runs/NAME-001")
     if not holds_records(folder):
         raise UserError(
             f"{folder} contains no vivace record ({', '.join(_RECORDS)})",
@@ -61,16 +61,16 @@ def read_run(folder: Path) -> RunFolder:
     )
 
 
-def latest_run(base: Path) -> Path:
-    """The folder under ``base`` whose record was written last."""
-    found = _latest_inside(base)
+def latest_run(*bases: Path) -> Path:
+    """The folder under one of ``bases`` whose record was written last."""
+    found = _latest_inside(*bases)
     if found is None:
-        raise UserError(f"there is no run with records under {base}/", hint=_how_to_make_one())
+        raise UserError(f"there is no run with records under {bases[0]}/", hint=_how_to_make_one())
     return found
 
 
-def _latest_inside(base: Path) -> Path | None:
-    written = {folder: _written_at(folder) for folder in base.glob("*/") if holds_records(folder)}
+def _latest_inside(*bases: Path) -> Path | None:
+    written = {folder: _written_at(folder) for base in bases for folder in base.glob("*/") if holds_records(folder)}
     return max(written, key=lambda folder: (written[folder], folder.name), default=None)
 
 

@@ -47,7 +47,7 @@ class Ran:
 
 
 def read_words(text: str) -> tuple[str, ...]:
-    """The words of ``--with``: names, and ``@runs/x`` for what a tune found."""
+    """The words of ``--with``: names, and ``@vivace-runs/x`` for what a tune found."""
     words: list[str] = []
     for word in text.split(","):
         word = word.strip()

@@ -87,7 +87,7 @@ def _tune(options: Options, folder: Path, sink: Sink, progress: Progress, say: C
 
 def resume_options(folder: Path) -> Options:
     """What an interrupted tune was asked."""
-    nothing = UserError(f"{folder} contains no tune to continue", hint="vivace tune --resume runs/NAME-001")
+    nothing = UserError(f"{folder} contains no tune to continue", hint="vivace tune --resume vivace-runs/NAME-001")
     return read_options(folder / OPTIONS, Options, nothing)
 
 

@@ -38,7 +38,9 @@ def write_asked(folder: Path, asked: Asked) -> None:
 
 
 def read_asked(folder: Path, what: str) -> Asked:
-    nothing = UserError(f"{folder} contains no search to continue", hint=f"vivace find {what} --resume runs/NAME-001")
+    nothing = UserError(
+        f"{folder} contains no search to continue", hint=f"vivace find {what} --resume vivace-runs/NAME-001"
+    )
     asked = read_options(folder / FILE, Asked, nothing)
     refuse_another_job(asked.job, asked.command, in_queue=False)
     if asked.what != what:
