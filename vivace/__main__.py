@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["main"]
+from vivace.errors import ExitCode
 
-EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
+__all__ = ["main"]
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 if __name__ == "__main__":

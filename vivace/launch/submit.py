@@ -1,8 +1,7 @@
 """Sends jobs: makes the run's folder, writes the script, asks Slurm first, calls ``sbatch``, keeps a ``Run`` record.
 
-Writes ``runs/<name>-NNN/{job.sh,run.json}``, ``plan.json`` where there is a plan and ``job.private.sh`` where there are
-secrets; the logs will lie beside them.
-Writes ``vivace-runs/<name>-NNN/{job.sh,run.json}``, and ``plan.json`` where there is a plan; the logs lie beside them.
+Writes ``vivace-runs/<name>-NNN/{job.sh,run.json}``, ``plan.json`` where there is a plan and ``job.private.sh`` where
+there are secrets; the logs lie beside them.
 Called by the CLI and the notebook functions.
 """
 
