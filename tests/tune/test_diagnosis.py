@@ -12,7 +12,9 @@ from vivace.records.finding import Finding, Place, Risk
 from vivace.records.measurement import Mfu, Sync
 from vivace.records.structure import Spot
 from vivace.tune.candidates import candidates, combined, proposals
-from vivace.tune.diagnosis import diagnose, likely_of, together, worth_of
+from vivace.tune.checking import findings_of
+from vivace.tune.diagnosis import diagnose, likely_of, likely_together, together, worth_of
+from vivace.tune.probing import Causes
 
 SAFE = (Risk.EXACT, Risk.ROUNDING)
 
@@ -141,3 +143,40 @@ def test_a_value_that_is_read_is_a_finding_beside_the_copy():
 def test_a_copy_that_waits_is_found_where_no_other_practice_sees_it():
     found = {f.practice: f for f in diagnose(measurement(roles={"matmul": 40.0}, syncs=(COPY,)))}
     assert found["no_syncs"].where == Place(file="train.py", line=9)
+
+
+def launch_bound(**fields):
+    """A small network on an H200: of 4 ms the GPU computes for 0.6, and the host never waits for it."""
+    return measurement(
+        step_ms=4.0, flops={"fp32": 2 * 10**9}, structure={"conv_weights_channels_last": 0.0},
+        roles={"convolution": 0.3, "matmul": 0.1, "norm": 0.1, "elementwise": 0.1}, **fields,
+    )  # fmt: skip
+
+
+def test_where_the_host_is_the_limit_less_work_for_the_gpu_is_no_advice():
+    findings = findings_of(launch_bound(), Causes(), "x")
+    on_the_gpu = {"bf16", "tf32", "fp16", "channels_last", "tensor_core_sizes", "cudnn_benchmark"}
+    assert not on_the_gpu & {f.practice for f in findings.findings}
+    assert {"bf16", "channels_last"} <= {f.practice for f in findings.unlikely}
+    assert all(f.likely < 1.005 for f in findings.unlikely)
+    assert findings.findings[0].practice == "compile"  # fewer launches are what helps
+
+
+def test_what_a_tune_may_try_is_not_narrowed_by_what_is_recommended():
+    assert "bf16" in candidates(diagnose(launch_bound()), launch_bound(), SAFE)
+
+
+def test_the_likely_speedup_of_all_is_between_the_best_and_the_bound():
+    for job in (waiting_for_data(), launch_bound(), measurement(flops={"fp32": 10**12}, roles={"matmul": 90.0})):
+        found = diagnose(job)
+        best = max((f.likely for f in found), default=1.0)
+        assert max(1.0, best) - 1e-9 <= likely_together(found, job) <= together(found, job) + 1e-9
+    assert likely_together((), waiting_for_data()) == 1.0
+
+
+def test_the_bound_of_all_leaves_the_time_that_no_finding_explains():
+    """Each finding could take 60 of 100 ms away. If nothing explains 40 ms, two of them cannot take more than 60."""
+    slow = measurement(flops={"fp32": 10**12}, roles={"matmul": 90.0})
+    found = [f.model_copy(update={"exposed_ms": 60.0, "worth": 2.5}) for f in diagnose(slow) if f.practice != "tf32"]
+    assert together(found, slow, unexplained_ms=40.0) == pytest.approx(2.5)
+    assert together(found, slow) > 2.5

@@ -36,7 +36,7 @@ def check(
     ] = True,
     fail_over: Annotated[
         float | None,
-        typer.Option("--fail-over", help="For CI: exit with 1 if more than this speedup may be left."),
+        typer.Option("--fail-over", help="For CI: exit with 1 if a larger speedup than this is likely left."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop each run after this many seconds.")] = None,
     output: Output = DEFAULT_RUNS,
@@ -108,7 +108,7 @@ def _end_too_early(measured: Measured, console: Console, json: bool) -> NoReturn
 
 
 def _left(findings: Findings) -> str:
-    text = f"a speedup of {findings.left:.2f}× may be left"
+    text = f"a speedup of {findings.left:.2f}× is likely left"
     if findings.unexplained is None:
         return text
     return f"{text}, with {findings.unexplained.ms:.0f} of {findings.unexplained.step_ms:.0f} ms per step not explained"

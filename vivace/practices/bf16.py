@@ -8,12 +8,14 @@ from weakref import WeakSet
 
 from vivace.practices.engine.autocasts import StandIn, dtype_around, of_forward
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.cpu_products import bf16_ratio, flop_per_product
 from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import (
     MEMORY_BOUND,
     PRODUCTS,
     arithmetic_share,
     capability,
+    compute_ms,
     on_gpu,
     peak,
     products_left_ms,
@@ -133,9 +135,9 @@ _NOT_ARITHMETIC = 0.75  # of what memory and latency take in products
 
 
 def likely_by_halving(m: Measurement, arithmetic: str) -> Saved:
-    """What 16-bit products and activations should save; on a CPU only a trial tells."""
+    """What 16-bit products and activations should save."""
     if not on_gpu(m):
-        return share_saved(saved_by_halving(m, arithmetic), Shares(0.5, -1.0, 1.0))
+        return _likely_on_a_cpu(m, arithmetic)
     now = {kind: ms for kind, ms in products_ms(m).items() if kind in ("fp32", "tf32")}
     left = sum(products_left_ms(m, kind, arithmetic, _NOT_ARITHMETIC) for kind in now)
     memory, host = role_ms(m, *MEMORY_BOUND), step_model(m).host_ms
@@ -144,6 +146,17 @@ def likely_by_halving(m: Measurement, arithmetic: str) -> Saved:
         return Less(host_ms=-added * host, device_ms=sum(now.values()) - longer * left + share * memory)
 
     return likely_saved(m, *map(less, _MEMORY_SAVED, _HOST_ADDED, _PRODUCTS_LEFT))
+
+
+# Around the ratio of that size: 0.74 to 1.74 at 67 MFLOP, 1.11 to 1.31 at 17, 0.90 to 0.93 at 4 (bf16_cpu_sizes.csv).
+_CPU_RANGE = Shares(1.0, 0.7, 1.4)
+
+
+def _likely_on_a_cpu(m: Measurement, arithmetic: str) -> Saved:
+    flop, computing = flop_per_product(m), compute_ms(m)
+    if flop is None:  # only a trial tells
+        return share_saved(saved_by_halving(m, arithmetic), Shares(0.5, -1.0, 1.0))
+    return Saved(*(computing * (1 - 1 / (bf16_ratio(flop) * factor)) for factor in _CPU_RANGE))
 
 
 def find(m: Measurement) -> Found | None:

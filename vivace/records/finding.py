@@ -99,6 +99,8 @@ class Findings(Record):
         description="tuned: no finding is worth 2 %, and nearly all of the step is explained; unexplained: it is not"
     )
     unexplained: Unexplained | None = None
+    unlikely: tuple[Finding, ...] = Field((), description="seen too, and more likely to cost time than to save it")
+    likely: float | None = Field(None, gt=0, description="the speedup that all findings together should bring")
     worth: float = Field(1.0, ge=1, description="upper bound of all findings together")
     cause: str | None = Field(None, description="what the GPU waits for, from differential runs")
     incomplete: str | None = Field(None, description="what could not be seen, and why")
@@ -106,6 +108,11 @@ class Findings(Record):
 
     @property
     def left(self) -> float:
-        """Upper bound of the speedup if all findings were fixed and the unexplained time vanished too."""
+        """The likely speedup if all findings were fixed, and the unexplained time vanished too."""
         share = self.unexplained.share if self.unexplained is not None else 0.0
-        return 1 / max(_SMALLEST_REST, 1 / self.worth - share)
+        return 1 / max(_SMALLEST_REST, 1 / self.likely_together - share)
+
+    @property
+    def likely_together(self) -> float:
+        """Of records that do not tell it, what the best finding should bring alone."""
+        return self.likely or max((1.0, *(finding.likely for finding in self.findings)))

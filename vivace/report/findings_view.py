@@ -23,8 +23,7 @@ def findings_view(findings: Findings, record: Measurement) -> RenderableType:
     if not findings.findings:
         return _nothing(findings, record)
     parts: list[RenderableType] = [Text(), _headline(findings, record), Text(), _table(findings)]
-    parts += _notes(findings)
-    parts += _not_explained(findings)
+    parts += [*_not_recommended(findings), *_notes(findings), *_not_explained(findings)]
     for number, finding in enumerate(findings.findings, start=1):
         parts += [Text(), *_paragraph(number, finding)]
     if any(f.applies and f.risk.value != "algorithmic" for f in findings.findings):
@@ -33,6 +32,14 @@ def findings_view(findings: Findings, record: Measurement) -> RenderableType:
             Text("Try them, keep those that pay, prove the gain:  ").append("vivace tune -- …", style="bold"),
         ]
     return Group(*parts)
+
+
+def _not_recommended(findings: Findings) -> list[RenderableType]:
+    """What was seen and would likely cost time: a reader who misses bf16 in the list should know why."""
+    listed = ", ".join(
+        f"{f.setting or f.practice} {f.likely:.2f}× ({f.likely_low:.2f}–{f.likely_high:.2f})" for f in findings.unlikely
+    )
+    return [Text(f"not recommended, likely no speedup here: {listed}", style="dim")] if listed else []
 
 
 def _notes(findings: Findings) -> list[RenderableType]:
@@ -58,17 +65,23 @@ def _nothing(findings: Findings, record: Measurement) -> RenderableType:
         verdict = Text("\nNothing was found, but much of the step is not explained.", style="yellow")
     else:
         verdict = Text("\nWell tuned: no practice would bring 2 % or more.", style="green")
-    return Group(verdict, *_notes(findings), *_not_explained(findings))
+    return Group(verdict, *_not_recommended(findings), *_notes(findings), *_not_explained(findings))
 
 
 def _headline(findings: Findings, record: Measurement) -> Text:
     assert record.step_ms is not None
     text = Text(f"{len(findings.findings)} finding{'s' * (len(findings.findings) > 1)}", style="bold")
-    best = max(finding.likely for finding in findings.findings)
-    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; likely speedup from the best: {best:.2f}×")
-    if findings.worth > best:
-        text.append(f"; from all together at most {findings.worth:.2f}× (they overlap; a tune measures it)")
+    text.append(f" on a mean step of {record.step_ms.mean:.1f} ms; {_what_they_bring(findings)}")
     return text
+
+
+def _what_they_bring(findings: Findings) -> str:
+    paying = [finding.likely for finding in findings.findings if finding.likely > 1]
+    if not paying:
+        return "room in memory, no time by itself"
+    if len(paying) == 1:
+        return f"likely speedup: {paying[0]:.2f}×"
+    return f"likely speedup: {max(paying):.2f}× from the best, {findings.likely_together:.2f}× from all together"
 
 
 def _table(findings: Findings) -> Table:

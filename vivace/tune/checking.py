@@ -17,7 +17,15 @@ from vivace.records.measurement import Measurement
 from vivace.records.trial import Outcome, Trial
 from vivace.tune.accounting import unexplained_time
 from vivace.tune.bench import Interrupted
-from vivace.tune.diagnosis import SMALLEST_WORTH, by_likely, diagnose, together, worth_of
+from vivace.tune.diagnosis import (
+    SMALLEST_WORTH,
+    by_likely,
+    diagnose,
+    is_recommended,
+    likely_together,
+    together,
+    worth_of,
+)
 from vivace.tune.probing import Cause, Causes, RunProbe, probe
 from vivace.tune.trials import TrialSettings, run_trial
 
@@ -73,13 +81,16 @@ def _probe_runner(request: Request, folder: Path, progress: Progress) -> RunProb
 def findings_of(record: Measurement, causes: Causes, path: str, interrupted: bool = False) -> Findings:
     found = tuple(_with_cause(finding, causes.told, record) for finding in diagnose(record, causes.probed))
     found = by_likely(found)
+    recommended = tuple(finding for finding in found if is_recommended(finding))
     unexplained = unexplained_time(record, found, causes.told) if record.status == "complete" else None
     return Findings(
         measurement=path,
-        findings=found,
-        verdict=_verdict(found, unexplained, record),
+        findings=recommended,
+        unlikely=tuple(finding for finding in found if finding not in recommended),
+        verdict=_verdict(recommended, unexplained, record),
         unexplained=unexplained,
-        worth=together(found, record),
+        likely=likely_together(recommended, record),
+        worth=together(recommended, record, unexplained.ms if unexplained is not None else 0.0),
         cause=causes.told[0].name if causes.told else None,
         incomplete=_what_was_not_seen(record, interrupted),
         notes=tuple(cause.says for cause in causes.told),

@@ -16,9 +16,13 @@ from vivace.practices.engine.registry import all_practices, get_practice
 from vivace.records.finding import Finding, Place, Risk, unknown_likely
 from vivace.records.measurement import Measurement
 
-__all__ = ["SMALLEST_WORTH", "by_likely", "diagnose", "likely_of", "makes_room", "together", "worth_of"]
+__all__ = [
+    "SMALLEST_WORTH", "by_likely", "diagnose", "is_recommended", "likely_of", "likely_together", "makes_room",
+    "together", "worth_of",
+]  # fmt: skip
 
 SMALLEST_WORTH = 1.02  # less is noise on most machines
+_SMALLEST_LIKELY = 1.005  # less reads 1.00×
 _LARGEST_SHARE = 0.98
 _RUNS_DIFFER = 1.05  # the same job in two processes: no range is narrower
 _PRICES = ("exposed_ms", "idle_ms", "worth", "likely", "likely_low", "likely_high")
@@ -68,6 +72,11 @@ def makes_room(finding: Finding) -> bool:
     return get_practice(finding.practice).family == "memory"
 
 
+def is_recommended(finding: Finding) -> bool:
+    """What would likely cost time is no advice, however large its bound. A tune may still try it."""
+    return finding.likely >= _SMALLEST_LIKELY or makes_room(finding)
+
+
 def worth_of(exposed_ms: float, step_ms: float) -> float:
     """
     >>> round(worth_of(41, 180), 2)
@@ -89,23 +98,46 @@ def likely_of(saved: Saved | None, worth: float, step_ms: float) -> tuple[float,
     return likely, min(low, likely / _RUNS_DIFFER), max(high, min(worth, likely * _RUNS_DIFFER))
 
 
-def together(findings: Sequence[Finding], measurement: Measurement) -> float:
-    """Upper bound of all findings at once. A step waits, or the GPU is idle, or it computes: fixes of the same part
-    compete for it, and of number types one is taken. What none takes away is the arithmetic, at the device's peak."""
+def together(findings: Sequence[Finding], measurement: Measurement, unexplained_ms: float = 0.0) -> float:
+    """Upper bound of all findings at once. What none takes away is the arithmetic at the device's peak, and the time
+    that no finding explains."""
     if not findings or measurement.step_ms is None:
         return 1.0
     step_ms = measurement.step_ms.mean
-    parts = _parts(measurement)
-    saved = min(parts["idle"], max(finding.idle_ms for finding in findings))
-    for part in ("waiting", "computing"):
-        left = 1.0
-        for finding in _without_lesser_types(findings):
-            if _part_of(finding) == part and parts[part] > 0:
-                left *= 1 - min(1.0, (finding.exposed_ms - finding.idle_ms) / parts[part])
-        saved += parts[part] * (1 - left)
-    bound, peak = worth_of(saved, step_ms), _worth_at_peak(findings, measurement)
+    saved = _saved_together([(f, f.idle_ms, f.exposed_ms - f.idle_ms) for f in findings], measurement)
+    bound, peak = worth_of(min(saved, step_ms - unexplained_ms), step_ms), _worth_at_peak(findings, measurement)
     single = max(finding.worth for finding in findings)
     return max(single, bound if peak is None else min(bound, peak))
+
+
+def likely_together(findings: Sequence[Finding], measurement: Measurement) -> float:
+    """The speedup to expect of all findings at once: at least that of the best alone, and within their bound."""
+    paying = [f for f in findings if f.likely > 1 and f.exposed_ms > 0]
+    if not paying or measurement.step_ms is None:
+        return 1.0
+    step_ms = measurement.step_ms.mean
+    shares = []
+    for finding in paying:
+        saved = step_ms * (1 - 1 / finding.likely)
+        idle = saved * finding.idle_ms / finding.exposed_ms
+        shares.append((finding, idle, saved - idle))
+    single = max(finding.likely for finding in paying)
+    return max(single, min(together(paying, measurement), worth_of(_saved_together(shares, measurement), step_ms)))
+
+
+def _saved_together(saved_ms: Sequence[tuple[Finding, float, float]], measurement: Measurement) -> float:
+    """Milliseconds of a step, from what each finding saves of the GPU's idle time and of the rest. A step waits, or the
+    GPU is idle, or it computes: fixes of the same part compete for it, and of number types one is taken."""
+    parts = _parts(measurement)
+    saved = min(parts["idle"], max(idle for _, idle, _ in saved_ms))
+    chosen = _without_lesser_types([finding for finding, _, _ in saved_ms])
+    for part in ("waiting", "computing"):
+        left = 1.0
+        for finding, _, rest in saved_ms:
+            if finding in chosen and _part_of(finding) == part and parts[part] > 0:
+                left *= 1 - min(1.0, rest / parts[part])
+        saved += parts[part] * (1 - left)
+    return saved
 
 
 def _parts(m: Measurement) -> dict[str, float]:
