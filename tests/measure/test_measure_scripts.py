@@ -167,8 +167,12 @@ def test_a_scaler_that_skips_steps(measure: Callable):
 
 
 def test_closure_style_step(measure: Callable):
-    record = measure("closure.py").record
+    done = measure("closure.py")
+    record = done.record
     assert record["micro_batches"] == 3
+    printed = [float(x) for x in re.findall(r"loss tensor\((\S+),", done.err)]
+    own = printed[record["warmup_steps"] : record["warmup_steps"] + record["steps"]]
+    assert own == pytest.approx(list(record["losses"]), abs=1e-4)  # the loss at the step's start, not the sum of three
     assert all(record["phases_ms"][name]["mean"] > 0 for name in ("forward", "backward", "optimizer"))
     check_parts(record)
 

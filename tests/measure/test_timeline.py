@@ -184,3 +184,24 @@ def test_waiting_for_a_batch_that_was_fetched_ahead_is_loader_wait_and_no_batch_
     assert step.phases_ms["other"] == 1.0
     assert step.total_ms == 30.0
     assert step.fetched == [4]
+
+
+def test_the_loss_of_a_step_with_a_closure_is_that_of_its_first_call():
+    """Two losses a call, three calls; then a step whose backward passes come before the optimizer."""
+
+    def call(t: float, first: float) -> list[tuple]:
+        losses = [("bwd+", t, first), ("bwd-", t, None), ("bwd+", t, first + 0.5), ("bwd-", t, None)]
+        return [("closure", t), *losses]
+
+    calls = [*call(1.0, 3.0), *call(2.0, 2.0), *call(3.0, 1.0)]
+    accumulated = [
+        ("bwd+", 5.0, 0.7),
+        ("bwd-", 5.0),
+        ("bwd+", 6.0, 0.6),
+        ("bwd-", 6.0),
+        ("opt+", 7.0),
+        ("opt-", 7.0, END),
+    ]
+    first, second = timeline(("open", 0.0), ("opt+", 0.5), *calls, ("opt-", 4.0, END), *accumulated).steps
+    assert (first.losses, len(first.backwards)) == ([3.0, 3.5], 6)
+    assert second.losses == second.backwards == [0.7, 0.6]

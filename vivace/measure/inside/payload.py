@@ -226,11 +226,12 @@ def _inputs(training: Training, steps: list[Step]) -> tuple[list[int], list[int]
 
 
 def _losses(steps: list[Step]) -> list[float | None]:
-    """The scalar that each step followed: the sum over its backward passes (accumulation, several losses)."""
+    """The scalar that each step followed: the sum over its backward passes (accumulation, several losses); where an
+    optimizer calls a closure many times, that of the first call."""
     losses: list[float | None] = []
     with contextlib.suppress(RuntimeError):
         for step in steps:
-            parts = [float(loss) for loss in step.backwards if loss is not None]
+            parts = [float(loss) for loss in step.losses if loss is not None]
             losses.append(sum(parts) if parts else None)
     return losses
 

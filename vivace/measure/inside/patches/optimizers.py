@@ -42,17 +42,19 @@ def install(recorder: Recorder, session: Any) -> None:
     after it; that one leaves the closing mark itself."""
     scaler = _Scaler()
 
-    def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+    def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
         if recorder.in_backward():  # in a hook, perhaps in the autograd engine's thread
             session.by_hand.stepped_in_backward()
-            return
+            return None
         with contextlib.suppress(Exception):
             session.begin(_device_of(optimizer))
         if not recorder.here() or not _is_outermost():
-            return
+            return None
         session.before_step(optimizer)
-        if not scaler.running:
-            recorder.mark("opt+")
+        if scaler.running:
+            return None
+        recorder.mark("opt+")
+        return _with_calls_marked(recorder, args, kwargs)
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         scaler.stepped = True
@@ -64,6 +66,22 @@ def install(recorder: Recorder, session: Any) -> None:
     register_optimizer_step_pre_hook(unseen_by_dynamo(before))
     register_optimizer_step_post_hook(unseen_by_dynamo(after))
     _watch_the_scaler(recorder, scaler, session.on_step)
+
+
+def _with_calls_marked(recorder: Recorder, args: Any, kwargs: Any) -> Any:
+    """The arguments of a step whose closure leaves a mark at every call: L-BFGS calls it many times a step. None where
+    there is no closure."""
+    given = kwargs.get("closure") if len(args) < 2 else args[1]
+    if not callable(given):
+        return None
+
+    def closure(*inside: Any, **named: Any) -> Any:
+        if recorder.here():
+            recorder.mark("closure")
+        return given(*inside, **named)
+
+    ours = unseen_by_dynamo(closure)
+    return ((args[0], ours, *args[2:]), kwargs) if len(args) > 1 else (args, {**kwargs, "closure": ours})
 
 
 def _device_of(optimizer: Any) -> torch.device:

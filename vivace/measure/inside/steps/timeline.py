@@ -34,7 +34,8 @@ _PHASE_OF = {
 
 class Mark(NamedTuple):
     """``code`` is a phase's short name with ``+`` (enter) or ``-`` (leave), ``bwd=`` (gradients computed, waiting for
-    communication), ``eval`` or ``train`` (mode switch), or ``open`` (the first mark). ``extra`` depends on the code."""
+    communication), ``closure`` (an optimizer calls its closure), ``eval`` or ``train`` (mode switch), or ``open`` (the
+    first mark). ``extra`` depends on the code."""
 
     code: str
     t_ms: float
@@ -49,6 +50,8 @@ class Step:
     fetched: list[int] = field(default_factory=list)
     forwards: list[Any] = field(default_factory=list)
     backwards: list[Any] = field(default_factory=list)
+    losses: list[Any] = field(default_factory=list)
+    """Those of ``backwards`` that make up the loss at the step's start: of a closure, those of its first call."""
     skipped: bool = False
 
     @property
@@ -93,6 +96,7 @@ class _Splitter:
         self.stack: list[str] = []
         self.piece = _Piece(eval_mode=False)
         self.in_tail = False  # after a forward that needs a gradient: what follows is the loss, if a backward comes
+        self.closure_calls = 0  # of the optimizer that is stepping
         self.was_validation = False
         self.held: list[_Piece] = []  # forwards without gradients, in train mode, since the last step
         self.held_by_step: list[list[_Piece]] = []
@@ -153,6 +157,8 @@ class _Splitter:
         if code in ("eval", "train"):
             if not self.stack:
                 self.close_piece(eval_mode=code == "eval")
+        elif code == "closure":
+            self.closure_calls += 1
         elif code == "bwd=":
             if self.stack and self.stack[-1] == "backward":
                 self.stack[-1] = "communication"
@@ -164,6 +170,7 @@ class _Splitter:
     def enter(self, name: str, extra: Any) -> None:
         if name == "opt" and "optimizer" in self.stack:
             self.stack.clear()  # its last step raised and never left
+            self.closure_calls = 0
         if name == "data" and not self.stack:
             self.close_piece()
         elif name == "bwd":
@@ -171,6 +178,8 @@ class _Splitter:
             self.piece.trained = True
             if extra is not NO_LOSS:
                 self.piece.step.backwards.append(extra)
+                if self.closure_calls <= 1:
+                    self.piece.step.losses.append(extra)
         elif name == "opt" and not self.stack:
             self.settle_tail("other")
             self.piece.trained = True
@@ -179,6 +188,8 @@ class _Splitter:
     def leave(self, name: str, extra: Any) -> None:
         if self.stack:
             self.stack.pop()
+        if name == "opt":
+            self.closure_calls = 0
         step = self.piece.step
         if name == "data" and extra:
             step.fetched.append(extra)
@@ -205,6 +216,7 @@ def _add(into: Step, part: Step) -> None:
     into.fetched += part.fetched
     into.forwards += part.forwards
     into.backwards += part.backwards
+    into.losses += part.losses
     into.skipped = into.skipped or part.skipped
 
 
