@@ -22,7 +22,7 @@ def test_each_trial_is_a_job_of_its_own(bench: Bench):
     assert json.loads(done.stdout)["trials"] == trials
     states = bench.cluster.run("squeue", "-h", "--name=trial", "--states=all", "-o", "%T").stdout.split()
     assert states == ["COMPLETED"] * len(trials)
-    first = json.loads(next(iter(bench.folder.glob("runs/*/trials/000-baseline/trial.json"))).read_text())
+    first = json.loads(next(iter(bench.folder.glob("vivace-runs/*/trials/000-baseline/trial.json"))).read_text())
     assert first["queued_s"] > 0
     assert first["command"][0] == "srun"
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vivace.cli.console import make_console
+from vivace.cli.runs import DEFAULT_RUNS, Output, places
 from vivace.launch.jobs import JobInfo, plain_reason
 from vivace.launch.logs import commands_of
 from vivace.launch.queue import cancel as cancel_jobs
@@ -35,9 +36,7 @@ def queue(
         bool | None, typer.Option(help="Update until no job is left. Default: yes on a terminal.", show_default=False)
     ] = None,
     every: Annotated[float, typer.Option(min=1, help="Seconds between updates.")] = 5.0,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", envvar="VIVACE_RUNS", help="Folder that holds the folders of all runs.")
-    ] = Path("runs"),
+    output: Output = DEFAULT_RUNS,
     json: Annotated[bool, typer.Option("--json", help="Print the jobs as JSON once.")] = False,
 ) -> None:
     """Show your waiting and running jobs, why they wait, and when they should start. Ctrl-C does not stop them.
@@ -52,12 +51,12 @@ def queue(
     """
     console = make_console(highlight=False)
     if json:
-        commands = commands_of(output)
+        commands = _commands(output)
         rows = [{**job.as_table(), "command": commands.get(_number(job))} for job in my_jobs(name)]
         typer.echo(dumps(rows, indent=2))
         return
     if not (console.is_terminal if follow is None else follow):
-        console.print(_view(my_jobs(name), commands_of(output)))
+        console.print(_view(my_jobs(name), _commands(output)))
         return
     try:
         with Live(console=console, auto_refresh=False) as live:
@@ -67,6 +66,10 @@ def queue(
             live.update(Text("Done!"), refresh=True)
     except KeyboardInterrupt:
         console.print("the jobs keep running; vivace cancel JOB stops one", style="dim")
+
+
+def _commands(output: Path) -> dict[str, str]:
+    return {job: command for place in places(output) for job, command in commands_of(place).items()}
 
 
 def _views(name: str | None, output: Path) -> Iterator[RenderableType]:
@@ -80,7 +83,7 @@ def _views(name: str | None, output: Path) -> Iterator[RenderableType]:
             continue
         if not jobs:
             return
-        last = _view(jobs, commands_of(output))
+        last = _view(jobs, _commands(output))
         yield last
 
 
