@@ -1,6 +1,8 @@
-"""Runs a small script, unedited, in a fresh process with practices in place, and hands back what it printed.
+"""Runs a small script, unedited, in a process of its own with practices in place, and returns what it printed.
 
 The script imports torch itself: that is when the practices come in, as with ``vivace run --with``.
+Processes are forked from one that has torch in memory. Where a practice or a test sets variables that libraries read
+when they are loaded, a fresh Python is started.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,16 @@ from typing import Any
 import pytest
 import torch
 from conftest import environment
+from practices import forked
 
 from vivace.measure.command import environment_for
 from vivace.measure.measuring import read_told
 from vivace.protocol.request import Entry, ProcessRequest
 from vivace.tune.trials import environment_of
 
-__all__ = ["Changed", "needs_gpu", "run_with"]
+__all__ = ["Changed", "needs_gpu", "run_ranks", "run_with"]
+
+TIMEOUT_S = 240
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
@@ -44,16 +50,27 @@ def run_with(script: str, words: tuple[str, ...] | list[str], folder: Path, **mo
     path.write_text(script)
     request = ProcessRequest(folder=str(folder), entry=Entry.PRACTICES, measure=False, practices=tuple(words))
     base = {**environment_of(words), **environment(**more)}
-    done = subprocess.run(
-        [sys.executable, str(path)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment_for(request, base),
-        timeout=240,
-    )
+    wanted = environment_for(request, base)
+    if forked.same_at_start(wanted):
+        done = forked.run(path, folder, wanted, TIMEOUT_S)
+    else:
+        done = subprocess.run(
+            [sys.executable, str(path)], capture_output=True, text=True, cwd=folder, env=wanted, timeout=TIMEOUT_S
+        )
     assert done.returncode == 0, done.stderr
     assert "cannot measure this process" not in done.stderr, done.stderr
     lines = done.stdout.strip().splitlines()
     told = {word: str(answer) for word, answer in read_told(folder).items()}
     return Changed(json.loads(lines[-1]) if lines else None, told, done.stdout, done.stderr)
+
+
+def run_ranks(script: str, words: tuple[str, ...] | list[str], folder: Path) -> list[Changed]:
+    """As two ranks, which find each other with ``init_process_group("gloo", MEETING, rank=RANK, world_size=2)``."""
+
+    def run(rank: int) -> Changed:
+        place = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank)}
+        return run_with(script, words, folder / str(rank), MEETING=f"file://{folder}/meeting", **place)
+
+    folder.mkdir()
+    with ThreadPoolExecutor(2) as both:
+        return list(both.map(run, range(2)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import SCRIPTS
+from practices.changed import run_ranks
 from practices.evidence import measurement, spread
 
 from vivace.practices.ddp_no_sync import PRACTICE, find, find_probed
@@ -69,13 +70,20 @@ def test_options_that_need_every_backward_are_left_to_the_author():
 # -- applied, over two ranks ---------------------------------------------------------------------------------------
 
 SCRIPT = """
-import contextlib, json, pathlib, sys
+import contextlib, json, os, sys
 import torch, torch.distributed as dist
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import DataLoader, TensorDataset
 
-dist.init_process_group("gloo")
-rank, mode = dist.get_rank(), sys.argv[1]
+exchanges, own_reduce = 0, dist.all_reduce
+def all_reduce(*args, **kwargs):
+    global exchanges
+    exchanges += 1
+    return own_reduce(*args, **kwargs)
+dist.all_reduce = all_reduce
+
+rank, mode = int(os.environ["RANK"]), MODE
+dist.init_process_group("gloo", os.environ["MEETING"], rank=rank, world_size=2)
 torch.manual_seed(0)
 layers = torch.nn.Linear(8, 32), torch.nn.BatchNorm1d(32), torch.nn.ReLU(), torch.nn.Linear(32, 4)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
@@ -83,55 +91,71 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 drawn = torch.Generator().manual_seed(rank)
 data = TensorDataset(torch.randn(88, 8, generator=drawn), torch.randint(0, 4, (88,), generator=drawn))
 norms = []
-for epoch in range(8):
+for epoch in range(EPOCHS):
     loader = DataLoader(data, 4)  # 22 batches: two are left over
     for i, (inputs, labels) in enumerate(loader, start=1):
         last = i % 4 == 0 or (mode == "flush" and i == len(loader)) or (mode == "early" and i == 10)
         with model.no_sync() if mode == "own" and not last else contextlib.nullcontext():
-            (torch.nn.functional.cross_entropy(model(inputs), labels) / 4).backward()
+            loss = torch.nn.functional.cross_entropy(model(inputs), labels) / 4
+            exchanges += model.require_backward_grad_sync
+            loss.backward()
         if last:
             norms.append(float(clip_grad_norm_(model.parameters(), 0.5)))
             optimizer.step()
             optimizer.zero_grad()
-            if rank == 0:
-                pathlib.Path("norms.json").write_text(json.dumps(norms))
+print(json.dumps({"norms": norms, "exchanges": exchanges}))
 dist.destroy_process_group()
+sys.stdout.flush(); os._exit(0)  # gloo's threads may abort a Python that ends (pytorch issue 190489)
 """
+APPLIED = "gradients are exchanged in the last backward pass of a step"
+
+
+def script(mode: str, epochs: int) -> str:
+    return SCRIPT.replace("MODE", repr(mode)).replace("EPOCHS", str(epochs))
+
+
+@pytest.mark.parametrize(("mode", "exchanges"), [("carry", 12 + 3 * 14), ("flush", 4 * 12), ("early", 76)])
+def test_two_ranks_get_the_same_gradients_with_fewer_exchanges(mode: str, exchanges: int, tmp_path: Path):
+    """``carry``: batches that are left over at an epoch's end belong to the next step. ``flush``: they make a step of
+    their own, of two passes. ``early``: a step ends after two passes for a reason of the script's own.
+
+    All passes of two steps of four are exchanged before one exchange is taken to be enough, and again after every step
+    of another length. In ``flush`` an epoch is 4 + 4 + 1 + 1 + 1 exchanges and 1 at its last batch.
+    """
+    plain = run_ranks(script(mode, 4), [], tmp_path / "plain")[0].printed
+    done = run_ranks(script(mode, 4), ["ddp_no_sync"], tmp_path / "changed")[0]
+    assert done.told == {"ddp_no_sync": f"applied: {APPLIED}"}
+    assert done.printed["norms"] == pytest.approx(plain["norms"], rel=1e-5)
+    assert plain["exchanges"] == 4 * 22
+    assert done.printed["exchanges"] == exchanges
 
 
 def trial(folder: Path, mode: str, *words: str):
-    """The record, and the norms of the gradients before they were clipped, one for each step."""
     folder.mkdir()
-    script = folder / "script.py"
-    script.write_text(SCRIPT.replace('"norms.json"', repr(str(folder / "norms.json"))))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script), mode]
+    path = folder / "script.py"
+    path.write_text(script(mode, 8))
+    command = [sys.executable, str(SCRIPTS / "two_ranks.py"), str(path)]
     done = run_trial(command, words, folder / "run", TrialSettings(steps=14), lambda *_: None, lambda _: None)
     assert done.outcome == "ok", done.message
     assert done.measurement is not None
-    return done.measurement, json.loads((folder / "norms.json").read_text())
+    return done.measurement
 
 
-@pytest.mark.parametrize("mode", ["carry", "flush", "early"])
-def test_two_ranks_get_the_same_gradients_with_fewer_exchanges(
-    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """``carry``: batches that are left over at an epoch's end belong to the next step. ``flush``: they make a step of
-    their own, of two passes. ``early``: a step ends after two passes for a reason of the script's own."""
+def test_a_measurement_counts_the_exchanges_and_sees_the_same_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    plain, norms = trial(tmp_path / "plain", mode)
-    changed, same = trial(tmp_path / "changed", mode, "ddp_no_sync")
-    assert same == pytest.approx(norms, rel=1e-5)
+    plain = trial(tmp_path / "plain", "carry")
+    changed = trial(tmp_path / "changed", "carry", "ddp_no_sync")
     assert changed.trajectory == pytest.approx(plain.trajectory, rel=1e-5)
     assert plain.gradient_syncs is not None
     assert changed.gradient_syncs is not None
     assert plain.gradient_syncs > 3
-    assert changed.gradient_syncs < plain.gradient_syncs - (0 if mode == "early" else 1)
-    assert changed.practices["ddp_no_sync"].text == "gradients are exchanged in the last backward pass of a step"
+    assert changed.gradient_syncs < plain.gradient_syncs - 1
+    assert changed.practices["ddp_no_sync"].text == APPLIED
 
 
 def test_a_script_that_does_it_itself_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    record, _ = trial(tmp_path / "own", "own", "ddp_no_sync")
+    record = trial(tmp_path / "own", "own", "ddp_no_sync")
     assert record.practices["ddp_no_sync"].text.startswith("the script chooses itself")
     assert find(record) is None
 

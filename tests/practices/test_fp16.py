@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from practices.changed import run_with
+from practices.changed import run_ranks, run_with
 from practices.evidence import A100, V100, measurement
 
 from vivace.practices.fp16 import find
@@ -208,7 +207,7 @@ RANKS = """
 import json, os, sys, torch
 from torch import nn
 rank = int(os.environ["RANK"])
-torch.distributed.init_process_group("gloo", "file://" + os.environ["MEETING"], rank=rank, world_size=2)
+torch.distributed.init_process_group("gloo", os.environ["MEETING"], rank=rank, world_size=2)
 torch.manual_seed(0)
 model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -227,22 +226,12 @@ sys.stdout.flush(); os._exit(0)  # gloo's threads may abort a Python that ends (
 """
 
 
-def two_ranks(script: str, words: list[str], folder: Path) -> list[dict]:
-    def run(rank: int) -> dict:
-        place = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MEETING": str(folder / "meeting")}
-        return run_with(script, words, folder / str(rank), **place).printed
-
-    folder.mkdir()
-    with ThreadPoolExecutor(2) as both:
-        return list(both.map(run, range(2)))
-
-
 def test_under_ddp_gradients_are_true_and_ranks_leave_the_same_steps_out(tmp_path: Path):
-    plain = two_ranks(RANKS.replace("OVERFLOW", "None"), [], tmp_path / "plain")
-    done = two_ranks(RANKS.replace("OVERFLOW", "1"), ["fp16"], tmp_path / "fp16")
+    plain = run_ranks(RANKS.replace("OVERFLOW", "None"), [], tmp_path / "plain")[0].printed
+    done = [rank.printed for rank in run_ranks(RANKS.replace("OVERFLOW", "1"), ["fp16"], tmp_path / "fp16")]
     assert done[0]["left out"] == done[1]["left out"] == [False, True, False, False]
     assert done[0]["weight"] == done[1]["weight"]
-    assert done[0]["gradients"][0] == pytest.approx(plain[0]["gradients"][0], rel=2e-2, abs=2e-3)
+    assert done[0]["gradients"][0] == pytest.approx(plain["gradients"][0], rel=2e-2, abs=2e-3)
 
 
 def test_a_measurement_sees_the_loss_as_the_script_has_it(tmp_path: Path):
