@@ -22,6 +22,8 @@ def test_every_command_ends_with_the_same_exit_code(vivace: Callable, ours: list
     done = vivace(*ours, *command)
     assert done.code == ExitCode.NOTHING == 2
     assert "Traceback" not in done.err or command is BADLY
+    assert ("never imported torch" in done.err) == (command is WELL)
+    assert "crash" not in done.err or command is BADLY
 
 
 def test_strict_is_not_met_by_a_command_that_never_trains(vivace: Callable):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vivace.measure.inside.facts.batches import BatchReader, describe_inputs, host_mib, padding
+from vivace.measure.inside.patches.modules import Forwards
 from vivace.measure.inside.payload import _input_shapes
 from vivace.measure.inside.steps.timeline import Step
 
@@ -72,17 +75,35 @@ def test_the_size_of_a_batch_is_that_of_its_tensors_on_the_host():
 @pytest.mark.parametrize(
     ("rows", "filled"),
     [
-        ([[5, 6, 7, 0, 0, 0], [1, 2, 3, 4, 5, 6]], 2),  # of a run of three the first may be a token
-        ([[5, 6, 7, 8, 9, 0], [1, 2, 3, 4, 5, 6]], 0),
-        ([[0, 0, 0, 0], [1, 1, 1, 1]], 0),  # one value all along: not a text
+        ([[5, 6, 7, 0, 0, 0], [1, 2, 3, 4, 5, 6]], (2, 0)),  # of a run of three the first may be a token
+        ([[5, 6, 7, 8, 9, 0], [1, 2, 3, 4, 5, 6]], (0, 0)),
+        ([[0, 0, 0, 0], [1, 1, 1, 1]], (0, 0)),  # one value all along: not a text
+        ([[0, 6, 0, 7, 0, 0], [1, 2, 3, 4, 5, 6]], (1, 2)),  # the value is one of the text's, too
     ],
 )
-def test_padding_is_counted_from_the_rows_ends(rows: list[list[int]], filled: int):
+def test_padding_is_counted_from_the_rows_ends(rows: list[list[int]], filled: tuple[int, int]):
     ids = torch.tensor(rows)
-    count, positions = padding((ids,), {}) or (None, 0)
-    assert (int(count), positions) == (filled, ids.numel())
+    at_the_end, elsewhere, positions = padding((ids,), {}) or (None, None, 0)
+    assert (int(at_the_end), int(elsewhere), positions) == (*filled, ids.numel())
     assert padding((ids.float(),), {}) is None
     assert padding((), {"input_ids": ids}) is not None
+
+
+@pytest.mark.parametrize("letters", [2, 10, 65, 50_000])
+@given(st.integers(0, 2**31))
+def test_text_without_padding_has_none_and_padded_text_has_its_share(letters: int, seed: int):
+    """Rows of few letters often end in two equal ones by chance."""
+    torch.manual_seed(seed)
+    text, forwards = torch.randint(0, letters, (32, 64)), Forwards()
+    forwards.note_padding((text,), {})
+    forwards.settle_padding()
+    assert forwards.padding_share is not None
+    assert forwards.padding_share < 0.005  # less than is shown
+    text[:, 40:] = letters  # a value of its own
+    padded = Forwards()
+    padded.note_padding((text,), {})
+    padded.settle_padding()
+    assert padded.padding_share == pytest.approx(23 / 64)
 
 
 @pytest.mark.parametrize(

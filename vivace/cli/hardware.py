@@ -16,6 +16,7 @@ from vivace.hardware.catalogue import Catalogue, load_catalogue
 from vivace.hardware.machine import this_machine
 from vivace.hardware.specs import achievable_tflops, as_table, peak_tflops
 from vivace.records.machine import Cpu, Gpu, Machine
+from vivace.report.fitting import FittingTable
 
 __all__ = ["hardware"]
 
@@ -157,7 +158,7 @@ def _cluster_table(catalogue: Catalogue) -> Table:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, caption_justify="left", header_style="bold")
+    table = FittingTable(box=None, pad_edge=False, caption_justify="left", header_style="bold")
     for column in columns:
         text = column in ("GPU", "cluster")
         table.add_column(column, justify="left" if text else "right", no_wrap=True)

@@ -14,6 +14,7 @@ from vivace.cli.console import make_console
 from vivace.practices.engine.gains import MeasuredGain, measured_gains
 from vivace.practices.engine.practice import Practice
 from vivace.practices.engine.registry import all_practices, get_practice, split_word
+from vivace.report.fitting import FittingTable
 
 __all__ = ["practices"]
 
@@ -69,7 +70,7 @@ def _as_dict(practice: Practice) -> dict[str, Any]:
 
 
 def _table(known: tuple[Practice, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", caption_justify="left")
+    table = FittingTable(box=None, pad_edge=False, header_style="bold", caption_justify="left")
     for column in ("practice", "what", "family", "risk", "from outside"):
         table.add_column(column, no_wrap=column == "practice")
     for practice in sorted(known, key=lambda one: (one.family, one.name)):

@@ -22,6 +22,7 @@ from vivace.launch.queue import cancel as cancel_jobs
 from vivace.launch.queue import my_jobs
 from vivace.launch.slurm import SlurmSilent
 from vivace.launch.words import slurm_time
+from vivace.report.fitting import FittingTable
 
 __all__ = ["cancel", "queue"]
 
@@ -111,7 +112,7 @@ def _view(jobs: list[JobInfo], commands: Mapping[str, str]) -> Table | Text:
     if not jobs:
         return Text("you have no waiting or running jobs")
     known = any(_number(job) in commands for job in jobs)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = FittingTable(box=None, pad_edge=False, header_style="bold")
     for column in (
         "job",
         "name",

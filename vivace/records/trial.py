@@ -18,6 +18,8 @@ class Outcome(StrEnum):
     OK = "ok"
     OUT_OF_MEMORY = "out-of-memory"
     CRASH = "crash"
+    NO_TRAINING = "no training"
+    """The command ended well, and no training step was seen."""
     TIMEOUT = "timeout"
     INTERRUPTED = "interrupted"
 

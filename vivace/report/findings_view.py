@@ -11,6 +11,7 @@ from rich.text import Text
 
 from vivace.records.finding import Finding, Findings, Verdict
 from vivace.records.measurement import Measurement
+from vivace.report.fitting import FittingTable
 from vivace.report.to_copy import indented, to_copy
 
 __all__ = ["findings_view"]
@@ -85,7 +86,7 @@ def _what_they_bring(findings: Findings) -> str:
 
 
 def _table(findings: Findings) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = FittingTable(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
     table.add_column("practice")
     table.add_column("likely", justify="right")

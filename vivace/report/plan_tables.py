@@ -10,6 +10,7 @@ from rich.table import Table
 
 from vivace.records.plan import PlanPoint
 from vivace.records.plan_grade import FileGrade
+from vivace.report.fitting import FittingTable
 from vivace.report.plan_layout import layout_in_short
 from vivace.report.plan_units import figure
 
@@ -17,7 +18,7 @@ __all__ = ["show_grades", "show_pareto", "show_scaling"]
 
 
 def _table(title: str, names: tuple[str, ...], left: tuple[str, ...] = ("layout",)) -> Table:
-    table = Table(title=title)
+    table = FittingTable(title=title)
     for name in names:
         table.add_column(name, justify="left" if name in left else "right")
     return table
@@ -49,7 +50,7 @@ def show_scaling(points: list[PlanPoint], title: str, console: Console) -> None:
 
 
 def show_grades(grades: list[FileGrade], console: Console) -> None:
-    table = Table(title="predictions against published tables")
+    table = FittingTable(title="predictions against published tables")
     table.add_column("file", overflow="fold", min_width=16)
     for name in ("kind", "rows", "time %", "worst %", "inside", "memory %", "inside", "OOM", "rank"):
         table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)

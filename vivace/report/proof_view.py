@@ -9,6 +9,7 @@ from rich.text import Text
 
 from vivace.records.proof import Harm, HarmVerdict, Interval, Proof, Side
 from vivace.report.figures import counted
+from vivace.report.fitting import FittingTable
 from vivace.report.to_copy import command_to_copy, indented, to_copy
 
 __all__ = ["harm_headline", "proof_view", "shown_harm"]
@@ -62,7 +63,7 @@ def _why_nothing(proof: Proof) -> str:
 
 
 def _gains(proof: Proof) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = FittingTable(box=None, pad_edge=False, header_style="dim")
     runs = " (one run)" if len(proof.practices) > 1 else ""  # a single practice has the paired runs' figure
     table.add_column("practice")
     table.add_column(f"alone{runs}", justify="right")
@@ -78,7 +79,7 @@ def _ratio(interval: Interval | None) -> str:
 
 
 def _sides(proof: Proof) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = FittingTable(box=None, pad_edge=False, header_style="dim")
     table.add_column("")
     table.add_column("before" if proof.after is not None else "as it is", justify="right")
     if proof.after is not None:

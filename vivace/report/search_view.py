@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from vivace.records.base import last_line
 from vivace.records.search import BatchSearch, BatchTried, LoaderSearch, LoaderTried
 from vivace.records.trial import Outcome
 from vivace.report.figures import bytes_gib, counted
+from vivace.report.fitting import FittingTable
 from vivace.report.to_copy import command_to_copy, to_copy
 
 __all__ = ["batch_view", "loader_setting", "loader_view"]
@@ -25,7 +25,7 @@ _BAR = 16
 
 def batch_view(search: BatchSearch) -> RenderableType:
     best = _best(search.tried)
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = FittingTable(box=None, pad_edge=False, header_style="dim")
     for name in (
         search.flag.rstrip("="),
         "global batch",
@@ -78,7 +78,7 @@ def _remark(one: BatchTried, search: BatchSearch) -> str:
 
 def loader_view(search: LoaderSearch) -> RenderableType:
     best = _best(search.tried)
-    table = Table(box=None, pad_edge=False, header_style="dim")
+    table = FittingTable(box=None, pad_edge=False, header_style="dim")
     for name in ("workers", "prefetch", "samples/s", "", "waits ms", "in workers", ""):
         table.add_column(name, justify="right" if name else "left")
     for one in search.tried:

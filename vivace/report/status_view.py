@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vivace.report.figures import counted
+from vivace.report.fitting import FittingTable
 
 __all__ = ["array_view", "status_view"]
 
@@ -33,7 +34,7 @@ def array_view(table: dict[str, Any], clock: Clock) -> Group:
     head = Table(box=None, show_header=False, pad_edge=False)
     head.add_row(Text("array", style="bold"), Text(f"{table['job_id']} {table['name']}"))
     head.add_row(Text("state", style="bold"), Text(f"{table['state']}: {table['because']}"))
-    view = Table(box=None, pad_edge=False, header_style="bold")
+    view = FittingTable(box=None, pad_edge=False, header_style="bold")
     for column in ("task", "state", "exit code", "ran", "because"):
         view.add_column(column, overflow="fold")
     for task in table["tasks"]:

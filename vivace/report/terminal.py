@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -12,11 +12,13 @@ from rich.text import Text
 from vivace.records.measurement import Measurement
 from vivace.records.waits import waits_in_words
 from vivace.report.figures import counted
+from vivace.report.fitting import FittingTable
 from vivace.report.phases import TERMINAL_COLOURS, phase_name
 
 __all__ = ["measurement_view"]
 
 _BAR_WIDTH = 72
+_WORTH_A_WORD = 0.005  # of the tokens: less would read 0 %
 
 
 def measurement_view(record: Measurement, folder: str) -> RenderableType:
@@ -28,7 +30,7 @@ def measurement_view(record: Measurement, folder: str) -> RenderableType:
     if record.step_ms is None:
         parts.append(Text(f"no step was measured; the record is in {folder}"))
         return Group(*parts)
-    parts += [_headline(record), step_bar(record), _phase_table(record), _figures(record)]
+    parts += [_headline(record), _Bar(record), _phase_table(record), _figures(record)]
     if record.syncs:
         parts.append(_syncs(record))
     parts += [Text(note, style="dim") for note in record.notes]
@@ -50,6 +52,16 @@ def _headline(record: Measurement) -> Text:
     return text
 
 
+class _Bar:
+    """The bar of a step, no wider than the terminal."""
+
+    def __init__(self, record: Measurement) -> None:
+        self.record = record
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        yield step_bar(self.record, min(_BAR_WIDTH, options.max_width))
+
+
 def step_bar(record: Measurement, width: int = _BAR_WIDTH) -> Text:
     """One coloured block per phase, as long as its share of the mean step; shares add up to the whole bar."""
     means = {phase: figures.mean for phase, figures in record.phases_ms.items()}
@@ -65,7 +77,7 @@ def step_bar(record: Measurement, width: int = _BAR_WIDTH) -> Text:
 
 def _phase_table(record: Measurement) -> Table:
     assert record.step_ms is not None
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    table = FittingTable(box=None, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("part of a step")
     for column in ("mean ms", "share", "median", "10 %", "90 %"):
         table.add_column(column, justify="right")
@@ -138,7 +150,9 @@ def _throughput(record: Measurement) -> str:
     text = f"{record.samples_per_s:,.1f} samples/s"
     if record.tokens_per_s:
         padding = record.structure.padding_share
-        text += f", {record.tokens_per_s:,.0f} tokens/s" + (f" ({padding:.0%} of them padding)" if padding else "")
+        text += f", {record.tokens_per_s:,.0f} tokens/s" + (
+            f" ({padding:.0%} of them padding)" if padding and padding >= _WORTH_A_WORD else ""
+        )
     text += f"  (batch {record.batch_size}"
     if len(record.ranks) > 1:
         text += f" × {len(record.ranks)} ranks = {record.global_batch_size}"
@@ -180,7 +194,7 @@ def _energy(record: Measurement) -> str:
 
 
 def _syncs(record: Measurement) -> Table:
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    table = FittingTable(box=None, pad_edge=False, show_edge=False, header_style="dim")
     table.add_column("host waits for the GPU at")
     table.add_column("per step", justify="right")
     table.add_column("")

@@ -26,7 +26,7 @@ from vivace.tune.candidates import alternatives, candidates, combined, without
 from vivace.tune.comparison import ratio_of, speed, stands_out
 from vivace.tune.diagnosis import diagnose
 from vivace.tune.looks import SMALLEST_GAIN
-from vivace.tune.trials import refuse_too_short
+from vivace.tune.trials import does_not_train, refuse_too_short
 
 __all__ = ["Search", "baseline_of", "measured", "refusal", "search"]
 
@@ -279,7 +279,7 @@ def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) ->
     refuse_too_short(baseline)
     if baseline.outcome is not Outcome.OK:
         hint = "nothing can be tuned before the command itself runs: `vivace measure -- …` shows more"
-        raise UserError(f"the command does not train ({baseline.outcome}): {last_line(baseline.message)}", hint=hint)
+        raise UserError(does_not_train(baseline), hint=hint)
     step = measured(baseline).step_ms
     assert step is not None
     fitting = min(_STEPS[1], max(_STEPS[0], math.ceil(_WINDOW_MS / step.mean)))

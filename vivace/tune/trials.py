@@ -21,13 +21,13 @@ from vivace.measure.own_error import last_lines
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.protocol.ending import ENDED_BY_ITSELF, Ending
 from vivace.protocol.request import Entry
-from vivace.records.base import RecordError
+from vivace.records.base import RecordError, last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command, safe_text
 from vivace.records.trial import Outcome, Trial
 from vivace.tune.queued import marked, queued_s
 
-__all__ = ["TrialSettings", "environment_of", "refuse_too_short", "run_trial"]
+__all__ = ["TrialSettings", "does_not_train", "environment_of", "refuse_too_short", "run_trial"]
 
 RECORD = "trial.json"
 _LAST_LINES = 3
@@ -133,6 +133,14 @@ def refuse_too_short(own: Trial) -> None:
         )
 
 
+def does_not_train(own: Trial) -> str:
+    """Why the command as it is cannot be used, in a sentence."""
+    said = last_line(own.message)
+    if own.outcome is Outcome.NO_TRAINING:
+        return said
+    return f"the command does not train as it is ({own.outcome}): {said}"
+
+
 def _is_the_same(known: Trial, words: Sequence[str], settings: TrialSettings) -> bool:
     """Asked the same; and one that was ended for want of time had as much as it would have now."""
     asked = (tuple(words), settings.evidence, settings.seed_offset, settings.grad_norms)
@@ -172,6 +180,8 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
     if record is not None and _ended_too_early(record):
         steps = record.warmup_steps + record.steps
         return Outcome.CRASH, f"{ENDED_BY_ITSELF.text} after {steps} steps, too few to measure"
+    if record is None and measured.outcome.exit_code == 0:
+        return Outcome.NO_TRAINING, reason
     return Outcome.CRASH, reason if ending is Ending.OWN_ERROR else errors or reason
 
 

@@ -26,7 +26,7 @@ from vivace.tune.finders.flags import check_flag, value_of, with_value
 from vivace.tune.finders.room import room_of
 from vivace.tune.finders.scaling import advice_for, as_if_it_fitted
 from vivace.tune.finders.sizes import KNEE_SHARE, fits, knee, largest, next_size
-from vivace.tune.trials import TrialSettings, refuse_too_short
+from vivace.tune.trials import TrialSettings, does_not_train, refuse_too_short
 
 __all__ = ["RECORD", "find_batch"]
 
@@ -79,7 +79,7 @@ class _Finder:
         elif trial.outcome is not Outcome.OK or trial.measurement is None:
             smaller = f"give it a size that does: -- COMMAND {self.asked.flag} 8"
             raise UserError(
-                f"the command does not train as it is ({trial.outcome}): {last_line(trial.message)}",
+                does_not_train(trial),
                 hint=smaller if trial.outcome is Outcome.OUT_OF_MEMORY else "`vivace measure -- COMMAND` shows more",
             )
         else:

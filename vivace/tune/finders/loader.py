@@ -24,7 +24,7 @@ from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.finders.asked import Asked
 from vivace.tune.finders.batch_size import check_batch_is_known
-from vivace.tune.trials import TrialSettings, refuse_too_short
+from vivace.tune.trials import TrialSettings, does_not_train, refuse_too_short
 
 __all__ = ["RECORD", "best_of", "find_loader", "next_workers"]
 
@@ -97,7 +97,7 @@ class _Finder:
         trial = self.bench.run("own")
         refuse_too_short(trial)
         if trial.outcome is not Outcome.OK or trial.measurement is None:
-            raise UserError(f"the command does not train as it is ({trial.outcome}): {last_line(trial.message)}")
+            raise UserError(does_not_train(trial))
         self.own = trial.measurement
         check_batch_is_known(self.own)
         loader = waited_for(self.own)

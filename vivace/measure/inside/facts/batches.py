@@ -54,10 +54,12 @@ class BatchReader:
         return int(shape[1] if self.where == "second" and len(shape) > 1 else shape[0])
 
 
-def padding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int] | None:
-    """(positions that only fill rows of token ids up, all positions); the first on the ids' device, not waited for.
+def padding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, int] | None:
+    """(positions that seem to fill rows of token ids up, positions before them with the same value, all positions);
+    the first two on the ids' device, not waited for.
 
-    What fills up is the longest run of one value at each row's end, but for one.
+    What fills up is the longest run of one value at each row's end, but for one. Text may end in such a run too: that
+    value then stands elsewhere in the row as well.
     """
     with contextlib.suppress(Exception):
         tensor = kwargs.get("input_ids")
@@ -66,7 +68,8 @@ def padding(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, int] | 
             differs = (tensor != tensor[:, -1:]).flip(1).int()
             run = differs.argmax(dim=1)  # equal values at the end of each row, the last one included
             filled = (run - 1).clamp(min=0) * (differs.amax(dim=1) > 0)
-            return filled.sum(), tensor.numel()
+            elsewhere = tensor.shape[1] - differs.sum(dim=1) - run
+            return filled.sum(), (elsewhere * (filled > 0)).sum(), tensor.numel()
     return None
 
 

@@ -37,7 +37,7 @@ class Forwards:
         self.narrowed = False
         self.autocast: str | None = None  # the dtype of the autocast around the first forward
         self.watches_padding = True  # until the window opens
-        self.paddings: list[tuple[Any, int]] = []
+        self.paddings: list[tuple[Any, Any, int]] = []
         self.padding_share: float | None = None
         self.eval_with_grad: dict[str, dict[str, Any]] = {}  # forwards in eval mode that kept a graph, by line
 
@@ -63,9 +63,9 @@ class Forwards:
 
     def settle_padding(self) -> None:
         """After the timed steps: this waits for the GPU."""
-        filled = sum(float(count) for count, _ in self.paddings)
-        positions = sum(size for _, size in self.paddings)
-        self.padding_share = filled / positions if positions else None
+        filled, elsewhere, positions = (sum(float(part[n]) for part in self.paddings) for n in range(3))
+        is_padding = filled > elsewhere  # a value that is as common before the end of a row is text
+        self.padding_share = (filled / positions if is_padding else 0.0) if positions else None
 
     def narrow(self) -> None:
         """From here on watch only the classes that roots are of (unless someone else stands around us)."""
