@@ -23,6 +23,7 @@ import psutil
 from vivace.errors import ExitCode, UserError
 from vivace.files import write_text_atomically
 from vivace.measure.inside.attendant import STOP_FILE
+from vivace.measure.standard_input import StandardInput
 from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.protocol.progress import SeenProgress
 from vivace.protocol.request import HOME_VARIABLE, VARIABLE, ProcessRequest
@@ -63,15 +64,19 @@ def run_command(
     more_environment: Mapping[str, str] | None = None,
     log_suffix: str = "",
     cwd: Path | None = None,
+    stdin: StandardInput | None = None,
 ) -> Outcome:
     """Run it to its end (or to ``timeout_s``). ``sink(stream, data)`` gets its output as it comes.
 
     ``more_environment`` are defaults: variables that the user has set win. ``cwd``: where it runs, if not here.
+    ``stdin``: an input that later runs get too; None: the command has ours.
     """
     folder = Path(request.folder)
     began = time.monotonic()
     place = {"PWD": str(cwd)} if cwd is not None else {}
-    process = _start(command, {**(more_environment or {}), **os.environ, **place}, request, cwd)
+    process = _start(command, {**(more_environment or {}), **os.environ, **place}, request, cwd, stdin)
+    if stdin is not None:
+        stdin.feed(process)
     readers = _start_readers(process, folder, sink, log_suffix)
     with _interrupts_counted() as interrupts:
         timed_out = _wait(process, folder, progress, began, timeout_s, interrupts)
@@ -86,12 +91,17 @@ def run_command(
 
 
 def _start(
-    command: Sequence[str], base: Mapping[str, str], request: ProcessRequest, cwd: Path | None
+    command: Sequence[str],
+    base: Mapping[str, str],
+    request: ProcessRequest,
+    cwd: Path | None,
+    stdin: StandardInput | None,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            list(command), env=environment_for(request, base), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd
-        )
+            list(command), env=environment_for(request, base), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd,
+            stdin=stdin.for_a_run() if stdin is not None else None,
+        )  # fmt: skip
     except FileNotFoundError:
         raise command_not_found(command[0], "measure") from None
     except OSError as error:

@@ -24,6 +24,7 @@ from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
 from vivace.measure.ranks import read_payloads
+from vivace.measure.standard_input import standard_input, terminal_hint
 from vivace.measure.written_files import look, what_changed
 from vivace.protocol.answers import PracticeAnswer, answers_from_text
 from vivace.protocol.ending import TIME_OVER, Ended, Ending
@@ -68,6 +69,8 @@ class Request:
     notices_files: bool = False
     """Look for files of the working folder that the command changes."""
     same_draws: bool = False
+    repeated: bool = False
+    """The command runs more than once: each run gets the same standard input."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,9 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         before = look(Path.cwd(), own) if request.notices_files and request.copy is None else None
         with _working_folder(request, folder) as place:
             outcome = run_command(
-                request.command, asked, sink, progress, request.timeout_s, request.environment, suffix, place
-            )
+                request.command, asked, sink, progress, request.timeout_s, request.environment, suffix, place,
+                standard_input() if request.repeated else None,
+            )  # fmt: skip
         written = what_changed(before, look(Path.cwd(), own)) if before is not None else None
     except UserError:
         with contextlib.suppress(OSError):
@@ -319,7 +323,8 @@ def _why_nothing(
     if outcome.exit_code != 0:
         reason = payloads[0].ended if payloads else None
         why = f": {reason.text}" if reason else ""
-        return f"nothing measured: the command ended before its first training step was done ({ended}){why}", None
+        hint = terminal_hint() if request.repeated else None
+        return f"nothing measured: the command ended before its first training step was done ({ended}){why}", hint
     if not seen.torch_imported:
         return (
             f"nothing measured: the command never imported torch, or kept vivace out of its Python ({ended})",

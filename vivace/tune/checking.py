@@ -48,7 +48,7 @@ class Checked:
 
 def check(request: Request, probes: bool, sink: Sink, progress: Progress) -> Checked:
     folder = new_run_folder(request.output, request.name or name_of_command(request.command))
-    measured = measure(replace(request, folder=folder, notices_files=True), sink, progress)
+    measured = measure(replace(request, folder=folder, notices_files=True, repeated=probes), sink, progress)
     record = measured.measurement
     if record is None or record.step_ms is None:
         return Checked(None, measured, folder)

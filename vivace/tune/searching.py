@@ -279,7 +279,7 @@ def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) ->
     refuse_too_short(baseline)
     if baseline.outcome is not Outcome.OK:
         hint = "nothing can be tuned before the command itself runs: `vivace measure -- …` shows more"
-        raise UserError(does_not_train(baseline), hint=hint)
+        raise does_not_train(baseline, hint)
     step = measured(baseline).step_ms
     assert step is not None
     fitting = min(_STEPS[1], max(_STEPS[0], math.ceil(_WINDOW_MS / step.mean)))

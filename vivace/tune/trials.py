@@ -18,6 +18,7 @@ from vivace.measure.command import Progress, Sink
 from vivace.measure.copied_folder import CopyOptions
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.measure.own_error import last_lines
+from vivace.measure.standard_input import terminal_hint
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.protocol.ending import ENDED_BY_ITSELF, Ending
 from vivace.protocol.request import Entry
@@ -93,6 +94,7 @@ def run_trial(
         copy=settings.copy,
         notices_files=settings.notices_files,
         same_draws=settings.same_draws,
+        repeated=True,
     )
     began, began_at = time.monotonic(), time.time()
     measured = measure(request, sink, progress)
@@ -133,12 +135,13 @@ def refuse_too_short(own: Trial) -> None:
         )
 
 
-def does_not_train(own: Trial) -> str:
-    """Why the command as it is cannot be used, in a sentence."""
+def does_not_train(own: Trial, hint: str | None = None) -> UserError:
+    """Why the command as it is cannot be used."""
     said = last_line(own.message)
     if own.outcome is Outcome.NO_TRAINING:
-        return said
-    return f"the command does not train as it is ({own.outcome}): {said}"
+        return UserError(said, hint=hint)
+    text = f"the command does not train as it is ({own.outcome}): {said}"
+    return UserError(text, hint=(terminal_hint() if own.outcome is Outcome.CRASH else None) or hint)
 
 
 def _is_the_same(known: Trial, words: Sequence[str], settings: TrialSettings) -> bool:

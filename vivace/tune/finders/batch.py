@@ -78,10 +78,8 @@ class _Finder:
             self.own_size = written
         elif trial.outcome is not Outcome.OK or trial.measurement is None:
             smaller = f"give it a size that does: -- COMMAND {self.asked.flag} 8"
-            raise UserError(
-                does_not_train(trial),
-                hint=smaller if trial.outcome is Outcome.OUT_OF_MEMORY else "`vivace measure -- COMMAND` shows more",
-            )
+            more = "`vivace measure -- COMMAND` shows more"
+            raise does_not_train(trial, smaller if trial.outcome is Outcome.OUT_OF_MEMORY else more)
         else:
             self.first_record = trial.measurement
             self.own_size = written or micro_batch(trial.measurement)

@@ -97,7 +97,7 @@ class _Finder:
         trial = self.bench.run("own")
         refuse_too_short(trial)
         if trial.outcome is not Outcome.OK or trial.measurement is None:
-            raise UserError(does_not_train(trial))
+            raise does_not_train(trial)
         self.own = trial.measurement
         check_batch_is_known(self.own)
         loader = waited_for(self.own)
