@@ -48,7 +48,9 @@ PAYLOADS = st.builds(
     host_series=st.none() | SERIES,
     losses=st.lists(st.none() | NUMBERS),
     gradient_norms=st.dictionaries(COUNTS.map(str), NUMBERS),
-    supply=st.builds(SeenSupply, st.none() | COUNTS, st.none() | COUNTS, st.none() | COUNTS, st.booleans()),
+    supply=st.builds(
+        SeenSupply, st.none() | COUNTS, st.none() | COUNTS, st.none() | COUNTS, st.booleans(), st.none() | NUMBERS
+    ),
     validation=st.builds(SeenValidation, NUMBERS, COUNTS, COUNTS, NUMBERS),
     flops=st.none() | st.builds(SeenFlops, COUNTS, COUNTS, by_type=st.dictionaries(st.text(), COUNTS)),
     ceiling=st.none() | st.builds(SeenCeiling, st.text(), st.none() | NUMBERS),

@@ -72,7 +72,7 @@ def _newest_first(folder: Path, name: str) -> list[Path]:
 def of_measurement(record: Measurement, source: str) -> Achieved:
     return Achieved(
         source=source,
-        step_ms=record.step_ms.median if record.step_ms else None,
+        step_ms=record.step_ms.mean if record.step_ms else None,
         samples_per_s=record.samples_per_s,
         tokens_per_s=record.tokens_per_s,
         mfu_pct=None if record.mfu is None else 100 * record.mfu,

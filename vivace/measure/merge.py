@@ -13,6 +13,7 @@ from vivace.measure.inside.steps.timeline import PHASES
 from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
+from vivace.measure.steadiness import steps_vary
 from vivace.protocol.answers import PracticeAnswer
 from vivace.protocol.ending import Ending
 from vivace.protocol.payload import Payload, Series, Status
@@ -85,6 +86,7 @@ def merge(
         optimizers=first.optimizers,
         skipped_steps=first.skipped_steps,
         step_ms=spread(first.series.step) if steps else None,
+        steps_vary=steps_vary(first.series.step, first.series.phases),
         phases_ms=_phases(first.series),
         host_phases_ms=_phases(first.host_series) if first.host_series else {},
         clock=first.clock,
@@ -123,6 +125,7 @@ def merge(
         loaders=tuple(Loader(**loader) for loader in first.loaders),
         ready_at_start=first.supply.ready_at_start,
         ready_at_end=first.supply.ready_at_end,
+        workers_busy=first.supply.workers_busy,
         ranks=tuple(_rank(p) for p in payloads if p.series.step),
         devices=tuple(device.name for p in payloads for device in p.devices),
         origin=_origin(first, command, environment, folder, started_at),

@@ -65,6 +65,8 @@ class SeenSupply:
     ready_at_end: int | None = None
     used: int | None = None
     warmup_cut_short: bool = False
+    workers_busy: float | None = None
+    """The share of the time in which a worker ran or waited for a core."""
 
 
 @dataclass(frozen=True)

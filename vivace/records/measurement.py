@@ -17,7 +17,7 @@ from vivace.records.structure import Spot, Structure
 __all__ = [
     "AllocatorUse", "Contradiction", "ContradictionKind", "Copies", "DeviceMemory", "Energy", "Flops", "HostMemory",
     "Inputs", "Kernel", "Loader", "Measurement", "Memory", "Mfu", "Origin", "Profile", "Rank", "RuntimeCall",
-    "Spread", "Sync", "Validation", "inputs_vary",
+    "Spread", "StepsVary", "Sync", "Validation", "inputs_vary",
 ]  # fmt: skip
 
 
@@ -33,7 +33,8 @@ class Contradiction(Part):
 
 
 class Spread(Part):
-    """Median with its spread. ``mean`` is kept because only means of parts add up to the mean of the whole."""
+    """``mean``: all of the time over all of the steps. Throughput and ratios come from it, and means of parts add up to
+    the mean of the whole. ``median``: a typical step, with its spread."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -41,6 +42,18 @@ class Spread(Part):
     p10: float
     p90: float
     mean: float
+
+
+class StepsVary(Part):
+    """The timed steps vary so much that their median says little. Means are right for what was timed."""
+
+    shortest_ms: float
+    longest_ms: float
+    p10_ms: float
+    p90_ms: float
+    median_ms: float
+    mean_ms: float
+    phase: str | None = Field(None, description="the part of a step that varies most")
 
 
 class Origin(Part):
@@ -280,6 +293,7 @@ class Measurement(Record):
     optimizers: int = Field(1, description="0: parameters are updated by hand, or in hooks of the backward pass")
     skipped_steps: int = Field(0, description="steps that a GradScaler left out")
     step_ms: Spread | None = None
+    steps_vary: StepsVary | None = Field(None, description="where the median of the steps says little")
     phases_ms: dict[str, Spread] = Field(default_factory=dict)
     host_phases_ms: dict[str, Spread] = Field(
         default_factory=dict,
@@ -316,6 +330,9 @@ class Measurement(Record):
     loaders: tuple[Loader, ...] = ()
     ready_at_start: int | None = Field(None, description="batches ready for the training when the window opened")
     ready_at_end: int | None = Field(None, description="the same at its end; None: no workers, or an epoch's end")
+    workers_busy: float | None = Field(
+        None, description="share of the time in which a loader worker ran or waited for a core; None: not known"
+    )
     ranks: tuple[Rank, ...] = ()
     devices: tuple[str, ...] = ()
     origin: Origin

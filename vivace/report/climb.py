@@ -19,7 +19,7 @@ Words = frozenset[str]
 
 @dataclass(frozen=True)
 class Rung:
-    """What was added, and the median step without and with it."""
+    """What was added, and the mean step without and with it, the median over the runs of a set."""
 
     added: tuple[str, ...]
     from_ms: float
@@ -64,7 +64,7 @@ def _by_set(trials: Sequence[Trial], figure: Callable[[Measurement], float | Non
 
 
 def _step_ms(measurement: Measurement) -> float | None:
-    return measurement.step_ms.median if measurement.step_ms is not None else None
+    return measurement.step_ms.mean if measurement.step_ms is not None else None
 
 
 def _rate(measurement: Measurement) -> float | None:

@@ -12,6 +12,7 @@ from rich.text import Text
 from vivace.records.finding import Finding, Findings, Verdict
 from vivace.records.measurement import Measurement
 from vivace.report.fitting import FittingTable
+from vivace.report.steadiness import vary_sentence
 from vivace.report.to_copy import indented, to_copy
 
 __all__ = ["findings_view"]
@@ -24,7 +25,7 @@ def findings_view(findings: Findings, record: Measurement) -> RenderableType:
     if not findings.findings:
         return _nothing(findings, record)
     parts: list[RenderableType] = [Text(), _headline(findings, record), Text(), _table(findings)]
-    parts += [*_not_recommended(findings), *_notes(findings), *_not_explained(findings)]
+    parts += [*_not_recommended(findings), *_notes(findings, record), *_not_explained(findings)]
     for number, finding in enumerate(findings.findings, start=1):
         parts += [Text(), *_paragraph(number, finding)]
     if any(f.applies and f.risk.value != "algorithmic" for f in findings.findings):
@@ -43,9 +44,11 @@ def _not_recommended(findings: Findings) -> list[RenderableType]:
     return [Text(f"not recommended, likely no speedup here: {listed}", style="dim")] if listed else []
 
 
-def _notes(findings: Findings) -> list[RenderableType]:
+def _notes(findings: Findings, record: Measurement) -> list[RenderableType]:
+    varies = [Text(f"{vary_sentence(record.steps_vary)}.", style="yellow")] if record.steps_vary is not None else []
     incomplete = [f"incomplete: {findings.incomplete}"] if findings.incomplete else []
-    return [Text(text, style="cyan") for text in (*incomplete, *(f"cause: {note}" for note in findings.notes))]
+    causes = [Text(text, style="cyan") for text in (*incomplete, *(f"cause: {note}" for note in findings.notes))]
+    return [*varies, *causes]
 
 
 def _not_explained(findings: Findings) -> list[RenderableType]:
@@ -66,7 +69,7 @@ def _nothing(findings: Findings, record: Measurement) -> RenderableType:
         verdict = Text("\nNothing was found, but much of the step is not explained.", style="yellow")
     else:
         verdict = Text("\nWell tuned: no practice would bring 2 % or more.", style="green")
-    return Group(verdict, *_not_recommended(findings), *_notes(findings), *_not_explained(findings))
+    return Group(verdict, *_not_recommended(findings), *_notes(findings, record), *_not_explained(findings))
 
 
 def _headline(findings: Findings, record: Measurement) -> Text:

@@ -11,6 +11,7 @@ from vivace.report.common_sections import command_line, machine_section
 from vivace.report.figures import bytes_gib, counted, milliseconds, percent, plain
 from vivace.report.phases import css_class, in_order, phase_name
 from vivace.report.rendering import render
+from vivace.report.steadiness import vary_sentence
 
 __all__ = ["measurement_sections", "measurement_title"]
 
@@ -18,14 +19,14 @@ __all__ = ["measurement_sections", "measurement_title"]
 def measurement_title(record: Measurement) -> str:
     if record.step_ms is None:
         return "No step was measured"
-    return f"{milliseconds(record.step_ms.median)} per step"
+    return f"{milliseconds(record.step_ms.mean)} per step"
 
 
 def measurement_sections(record: Measurement, name: str, headline: bool = True) -> list[Markup]:
     """Sections without content are left out. ``headline`` false: another record has the page's."""
     sections = (
         _headline(record, name) if headline else None,
-        _step(record),
+        _step(record, warn=not headline),
         _curves(record),
         _syncs(record),
         _kernels(record),
@@ -44,6 +45,7 @@ def _headline(record: Measurement, name: str) -> Markup:
         name=name,
         command=command_line(record.origin.command),
         tiles=tiles,
+        varies=_varies(record),
     )
 
 
@@ -79,7 +81,8 @@ def _children(record: Measurement) -> str:
     )
 
 
-def _step(record: Measurement) -> Markup | None:
+def _step(record: Measurement, warn: bool) -> Markup | None:
+    """``warn``: here that its steps vary too much, for a page whose headline is another record's."""
     phases = [phase for phase in in_order(record.phases_ms) if record.phases_ms[phase].mean > 0]
     if not phases or record.step_ms is None:
         return None
@@ -89,7 +92,11 @@ def _step(record: Measurement) -> Markup | None:
     ]
     chart = bar(pieces, sum(means.values()))
     rows = [(phase, record.phases_ms[phase], means[phase] / record.step_ms.mean) for phase in phases]
-    return render("measurement_step", chart=chart, rows=rows, record=record)
+    return render("measurement_step", chart=chart, rows=rows, record=record, varies=_varies(record) if warn else "")
+
+
+def _varies(record: Measurement) -> str:
+    return vary_sentence(record.steps_vary) if record.steps_vary is not None else ""
 
 
 def _curves(record: Measurement) -> Markup | None:

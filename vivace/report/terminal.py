@@ -14,6 +14,7 @@ from vivace.records.waits import waits_in_words
 from vivace.report.figures import counted
 from vivace.report.fitting import FittingTable
 from vivace.report.phases import TERMINAL_COLOURS, phase_name
+from vivace.report.steadiness import vary_sentence
 
 __all__ = ["measurement_view"]
 
@@ -30,7 +31,10 @@ def measurement_view(record: Measurement, folder: str) -> RenderableType:
     if record.step_ms is None:
         parts.append(Text(f"no step was measured; the record is in {folder}"))
         return Group(*parts)
-    parts += [_headline(record), _Bar(record), _phase_table(record), _figures(record)]
+    parts.append(_headline(record))
+    if record.steps_vary is not None:
+        parts.append(Text(f"{vary_sentence(record.steps_vary)}.", style="yellow"))
+    parts += [_Bar(record), _phase_table(record), _figures(record)]
     if record.syncs:
         parts.append(_syncs(record))
     parts += [Text(note, style="dim") for note in record.notes]
@@ -44,11 +48,10 @@ def _headline(record: Measurement) -> Text:
     assert record.step_ms is not None
     where = f"{len(record.ranks)} ranks, " if len(record.ranks) > 1 else ""
     device = ", ".join(sorted(set(record.devices))) or (record.machine.cpu.model or "CPU")
-    text = Text(f"{record.step_ms.median:.2f} ms per step", style="bold")
-    text.append(f"  (median; 10–90 %: {record.step_ms.p10:.2f}–{record.step_ms.p90:.2f}; ", style="dim")
-    text.append(
-        f"{counted(record.steps, 'step')} after {record.warmup_steps} of warm-up; {where}{device})", style="dim"
-    )
+    step, warmup = record.step_ms, f"{counted(record.steps, 'step')} after {record.warmup_steps} of warm-up"
+    text = Text(f"{step.mean:.2f} ms per step", style="bold")
+    text.append(f"  (mean of {warmup}; {where}{device})", style="dim")
+    text.append(f"\ntypical step: {step.median:.2f} ms  (median; 10–90 %: {step.p10:.2f}–{step.p90:.2f})", style="dim")
     return text
 
 

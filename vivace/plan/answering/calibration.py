@@ -1,6 +1,6 @@
 """Calibrate a plan with a measurement from the user's own GPU.
 
-Reads the JSON of a ``Measurement`` (or any JSON with ``step_ms.median``): the ratio of measured to
+Reads the JSON of a ``Measurement`` (or any JSON with ``step_ms.mean`` or ``.median``): the ratio of measured to
 predicted compute time scales the compute term, and the loader's time is taken as measured. Called by the
 CLI.
 """
@@ -43,11 +43,9 @@ def read_measurement(path: Path | str) -> Measured:
     if not isinstance(data, dict):
         raise UserError(f"{path} is not a measurement: it holds no object")
     batch = _number(data.get("batch_size"))
-    step = _number(_inside(data, "step_ms", "median")) or _from_rate(data, batch)
+    step = _number(_inside(data, "step_ms")) or _from_rate(data, batch)
     if step is None:
-        raise UserError(
-            f"{path} has neither step_ms.median nor samples_per_s", hint="make it with: vivace measure -- …"
-        )
+        raise UserError(f"{path} has neither step_ms.mean nor samples_per_s", hint="make it with: vivace measure -- …")
     if batch is None:
         raise UserError(f"{path} has no batch_size", hint="add the samples per step and GPU as batch_size")
     reserved = _number(_inside(data, "memory", "device", "reserved_peak_gib"))
@@ -65,7 +63,7 @@ def _inside(data: dict[str, Any], *keys: str) -> Any:
 
 def _number(value: Any) -> float | None:
     if isinstance(value, dict):
-        value = value.get("median", value.get("mean"))
+        value = value.get("mean", value.get("median"))  # a run takes the mean, and means of parts add up
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
 
 
@@ -75,7 +73,7 @@ def _from_rate(data: dict[str, Any], batch: float | None) -> float | None:
 
 
 def _loader_ms(phases: Any) -> float:
-    """Phases may be numbers or tables with a median; those of the loader are told by their names."""
+    """Phases may be numbers or tables with a mean; those of the loader are told by their names."""
     if not isinstance(phases, dict):
         return 0.0
     return sum(_number(value) or 0.0 for name, value in phases.items() if any(w in name.lower() for w in LOADER_WORDS))

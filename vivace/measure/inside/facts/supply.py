@@ -50,6 +50,12 @@ class Feed:
                 return Supply(ready, max(0, asked - ready), workers, _left(iterator))
         return None
 
+    def worker_pids(self) -> list[int]:
+        """Of the processes that make its batches; none where the training process makes them."""
+        with contextlib.suppress(Exception):
+            return [worker.pid for worker in self._iterator()._workers]
+        return []
+
     def moment(self) -> Moment | None:
         supply = self.supply()
         with contextlib.suppress(Exception):

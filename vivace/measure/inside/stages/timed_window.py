@@ -34,6 +34,7 @@ class TimedWindow(Stage):
         self.energy: EnergyMeter | None = None
         self.memory: SeenMemory | None = None
         self.recompiled: int | None = None  # frames
+        self.workers_busy: float | None = None
         self._supply: tuple[Moment | None, Moment | None] = (None, None)
         self._allocator: tuple[dict[str, int] | None, dict[str, int] | None] = (None, None)
         self._frames_before = 0
@@ -70,6 +71,7 @@ class TimedWindow(Stage):
         training = self.training
         self.last_mark = len(training.recorder.marks)
         self._supply = (self._supply[0], training.feed.moment())
+        self.workers_busy = self.warm_up.workers.busy_share(training.feed.worker_pids())
         self._allocator = (self._allocator[0], self._allocator_now())
         self.recompiled = compiled_frames() - self._frames_before
         self.memory = memory_now()
@@ -88,6 +90,7 @@ class TimedWindow(Stage):
             ready_at_end=end.ready if end else None,
             used=end.batches - start.batches if start and end and start.epochs == end.epochs else None,
             warmup_cut_short=self.warmup_cut_short,
+            workers_busy=self.workers_busy,
         )
 
     def allocator(self) -> Facts | None:

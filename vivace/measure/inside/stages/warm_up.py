@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from vivace.measure.inside.counting.flops import something_was_compiled
+from vivace.measure.inside.facts.worker_clock import WorkerClock
 from vivace.measure.inside.stages.counted_step import CountedStep
 from vivace.measure.inside.stages.detector import WarmupDetector
 from vivace.measure.inside.stages.gradient_norms import NORM_STEPS
@@ -22,6 +23,7 @@ class WarmUp(Stage):
         super().__init__(training)
         self.counted = counted
         self.all_marks_kept = True
+        self.workers = WorkerClock()
         self._set_counting(False)
 
     def _set_counting(self, counting: bool) -> None:
@@ -43,6 +45,7 @@ class WarmUp(Stage):
             self.detector.forget_last()
             return False
         self.detector.step(time.perf_counter(), self.training.loaders, self.training.feed.supply())
+        self.workers.watch(self.training.feed.worker_pids())
         self._forget_old_marks()
         if self.training.steps == 1:
             return False
