@@ -29,7 +29,6 @@ def test_found_when_a_few_steps_wait_for_long():
     assert found is not None
     assert found.exposed_ms == 10.0
     assert found.setting == "prefetch=4"
-    assert found.also_try == ("prefetch=8",)
     assert found.evidence["waits"] == 2
     assert found.evidence["median_wait_ms"] == 0.0
     assert found.evidence["longest_wait_ms"] == 150.0

@@ -13,7 +13,7 @@ from practices.loaders import loader
 
 from vivace.practices.engine.loaders import pinning_is_slowest
 from vivace.practices.workers import PRACTICE, find
-from vivace.records.measurement import Loader, Measurement
+from vivace.records.measurement import HostMemory, Loader, Measurement
 from vivace.records.structure import Spot
 
 
@@ -26,7 +26,6 @@ def test_found_when_the_training_process_loads_by_itself():
     assert found is not None
     assert found.exposed_ms == 40.0
     assert found.setting == "workers=8"  # the usable cores
-    assert found.also_try == ("workers=4", "workers=16")
     assert found.where == ("train.py", 12)
     assert found.evidence == {"loader_wait_ms": 40.0, "num_workers": 0, "usable_cores": 8}
 
@@ -69,6 +68,31 @@ def test_with_a_worker_on_every_core_it_says_that_the_work_must_shrink():
     assert found is not None
     assert found.setting is None
     assert found.why_not == "all cores are in use; the work per sample must shrink"
+
+
+@pytest.mark.parametrize(
+    ("workers", "wait_ms", "setting"),
+    [
+        (8, 40.0, "workers=16"),  # 60 of 100 ms are needed: 8 / 0.6 workers
+        (8, 92.0, "workers=32"),  # a hundred would be needed; no more than 32 are proposed
+        (2, 40.0, "workers=4"),  # as many as the steps need, not as many as cores
+    ],
+)
+def test_workers_that_wait_themselves_are_more_than_the_cores(workers: int, wait_ms: float, setting: str):
+    found = find(waiting(loader(num_workers=workers), wait_ms=wait_ms, workers_busy=0.05))
+    assert found is not None
+    assert found.setting == setting
+    assert found.evidence["workers_busy"] == 0.05
+
+
+def test_memory_bounds_the_workers_that_wait():
+    """60 of 64 GiB are taken, 24 of them by 8 workers: half of the rest has no room for another one."""
+    host = HostMemory(rss_gib=36.0, rss_peak_gib=36.0, children_rss_gib=24.0, children=8)
+    m = waiting(loader(num_workers=8), workers_busy=0.05)
+    found = find(m.model_copy(update={"memory": m.memory.model_copy(update={"host": host})}))
+    assert found is not None
+    assert found.setting is None
+    assert "take too much memory" in (found.why_not or "")
 
 
 def test_of_several_loaders_the_one_that_is_waited_for_is_named():

@@ -61,7 +61,6 @@ def find(m: Measurement) -> Found | None:
         where=spot(loader),
         setting=f"prefetch={min(_MOST, 2 * factor)}",
         by_hand=f"DataLoader(…, num_workers={loader.num_workers}, prefetch_factor={min(_MOST, 2 * factor)})",
-        also_try=(f"prefetch={4 * factor}",) if 4 * factor <= _MOST else (),
     )
 
 

@@ -20,6 +20,7 @@ from vivace.practices.engine.loaders import (
 from vivace.practices.engine.practice import Found, Practice, Saved
 from vivace.practices.engine.pricing import on_gpu, phase_ms, step_ms
 from vivace.practices.engine.torch_later import torch
+from vivace.practices.engine.worker_counts import cores_of_a_rank, most_workers, needed_workers, they_wait
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Loader, Measurement
@@ -66,21 +67,33 @@ def find(m: Measurement) -> Found | None:
         return None  # nothing to win, or the workers keep up but for accidents: see prefetch
     if pinning_is_slowest(loader):
         return None if sends_much(m, loader) else _pinning(waits, loader)
-    cores = max(1, int(m.machine.cpu.usable_cores) // m.ranks_per_host)
-    wanted = min(_MOST, cores)
+    cores = cores_of_a_rank(m)
+    wanted = _wanted(m, loader, waits, cores)
     if loader.num_workers >= wanted:
-        return _not_enough_cores(waits, loader, cores)
+        return _no_more(waits, loader, cores, they_wait(m))
     return Found(
         exposed_ms=min(waits, most_saved_ms(m, loader, wanted)),
         likely=_likely(m, loader, wanted, cores),
-        evidence={"loader_wait_ms": round(waits, 3), "num_workers": loader.num_workers, "usable_cores": cores},
+        evidence={
+            "loader_wait_ms": round(waits, 3),
+            "num_workers": loader.num_workers,
+            "usable_cores": cores,
+            **({} if m.workers_busy is None else {"workers_busy": round(m.workers_busy, 3)}),
+        },
         says=f"every step waits {waits:.1f} of {step_ms(m):.1f} ms for a loader of {loader.num_workers} workers",
         where=spot(loader),
         setting=f"workers={wanted}",
         by_hand=lines(str(wanted)),
         why_not="the dataset is iterable: it must share the work between workers itself" if loader.iterable else None,
-        also_try=tuple(f"workers={n}" for n in (wanted // 2, 2 * wanted) if 0 < n <= _MOST and n != loader.num_workers),
     )
+
+
+def _wanted(m: Measurement, loader: Loader, waits: float, cores: int) -> int:
+    """As many as cores. Workers that wait themselves leave cores free: then as many as the steps need."""
+    if loader.num_workers and they_wait(m):
+        needed = max(2 * loader.num_workers, needed_workers(loader, step_ms(m), waits))
+        return min(needed, most_workers(m, loader))
+    return min(_MOST, cores)
 
 
 def _waits_ms(m: Measurement, loader: Loader) -> float:
@@ -92,21 +105,38 @@ def _likely(m: Measurement, loader: Loader, workers: int, cores: int) -> Saved:
     """The rest of the step, slowed down by the workers beside it, or the rate at which they make batches."""
     step = step_ms(m)
     one_batch_ms = loader.num_workers * step if loader.num_workers else phase_ms(m, "loader")
+    computing_ms = one_batch_ms * (1.0 if m.workers_busy is None else m.workers_busy)
     rest_ms = max(0.0, step - _waits_ms(m, loader))
 
     def saved_ms(slower: float, fetch_ms: float, efficiency: float) -> float:
         supply = one_batch_ms / (workers * efficiency)
-        shared = 0.0 if on_gpu(m) else (rest_ms * (m.structure.threads or 1) + one_batch_ms) / cores
+        shared = 0.0 if on_gpu(m) else (rest_ms * (m.structure.threads or 1) + computing_ms) / cores
         return step - max(slower * rest_ms + fetch_ms, supply, shared)
 
     return Saved(*(saved_ms(*figures) for figures in _WITH_WORKERS))
 
 
-def _not_enough_cores(waits: float, loader: Loader, cores: int) -> Found:
-    """There are as many workers as cores: more will not help, less work per sample will."""
+def _no_more(waits: float, loader: Loader, cores: int, waiting: bool) -> Found:
+    """There are as many workers as make sense: more will not help, less work per sample will."""
+    evidence: dict[str, float | int | str | bool | None] = {
+        "loader_wait_ms": round(waits, 3),
+        "num_workers": loader.num_workers,
+        "usable_cores": cores,
+    }
+    if waiting:
+        return Found(
+            exposed_ms=waits,
+            evidence=evidence,
+            says=(
+                f"every step waits {waits:.1f} ms for the loader although it has {loader.num_workers} workers, which "
+                "mostly wait themselves, for storage or a network: keep the data closer, or read larger pieces"
+            ),
+            where=spot(loader),
+            why_not=f"more than {loader.num_workers} workers take too much memory, or do not help any more",
+        )
     return Found(
         exposed_ms=waits,
-        evidence={"loader_wait_ms": round(waits, 3), "num_workers": loader.num_workers, "usable_cores": cores},
+        evidence=evidence,
         says=(
             f"every step waits {waits:.1f} ms for the loader although its {loader.num_workers} workers fill {cores} "
             "cores: "
@@ -145,8 +175,9 @@ PRACTICE = Practice(
     source="R1: asynchronous loading and augmentation, num_workers > 0. DLO-JZ, DataLoader lab.",
     why=(
         "With num_workers=0 the training process prepares every batch itself while the GPU waits. Workers prepare the "
-        "next batches meanwhile. As many as the cores that the process may use, no more. Random augmentations draw "
-        "other numbers in other workers: the same distribution, not the same draws."
+        "next batches meanwhile. As many as the cores that the process may use; more only where the workers mostly "
+        "wait for storage. Random augmentations draw other numbers in other workers: the same distribution, not the "
+        "same draws."
     ),
     by_hand="loader = DataLoader(dataset, batch_size=…, num_workers=8, persistent_workers=True)",
     other_draws=True,

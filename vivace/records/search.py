@@ -69,6 +69,10 @@ class LoaderTried(Part):
     step_ms: Spread | None = None
     loader_ms: float | None = Field(None, description="mean wait for the loader, per step")
     workers_memory_gib: float | None = Field(None, description="resident in the worker processes, all ranks")
+    workers_busy: float | None = Field(None, description="share of the time in which a worker ran or wanted a core")
+    most_workers: int | None = Field(
+        None, description="that make sense per rank: the cores, or more where workers mostly wait; None: no figures"
+    )
     message: str = ""
     trial: str = ""
 

@@ -17,24 +17,45 @@ from vivace.tune.finders.asked import Asked
 from vivace.tune.finders.loader import _notes, _why_no_more, best_of, find_loader, next_workers
 
 
-def ran(workers: int, rate: float, waits: bool = True, prefetch: int | None = None) -> LoaderTried:
+def ran(
+    workers: int, rate: float, waits: bool = True, prefetch: int | None = None, most: int | None = None
+) -> LoaderTried:
     return LoaderTried(
         workers=workers, prefetch=prefetch, outcome="ok", samples_per_s=rate, step_ms=spread(100.0),
-        loader_ms=50.0 if waits else 1.0,
+        loader_ms=50.0 if waits else 1.0, most_workers=most,
     )  # fmt: skip
 
 
-def counts(rates: dict[int, float], own: int, cores: int, waits_below: int = 99) -> list[int]:
-    tried = [ran(own, rates[own])]
+def counts(rates: dict[int, float], own: int, cores: int, waits_below: int = 99, most: int | None = None) -> list[int]:
+    """``most``: where the workers wait themselves, which shows once there are workers."""
+    tried = [ran(own, rates[own], most=most if own else None)]
     while (count := next_workers(tried, cores)) is not None:
         assert count not in {one.workers for one in tried}
-        tried.append(ran(count, rates[count], waits=count < waits_below))
+        tried.append(ran(count, rates[count], waits=count < waits_below, most=most if count else None))
     return [one.workers for one in tried]
 
 
-def test_workers_double_up_to_the_cores_while_it_helps():
+def test_workers_double_up_to_the_cores_while_steps_wait():
     assert counts({0: 10, 1: 11, 2: 20, 4: 40, 6: 50}, own=0, cores=6) == [0, 1, 2, 4, 6]
-    assert counts({0: 10, 1: 20, 2: 20.1, 4: 40}, own=0, cores=8) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("one_worker", [9.0, 10.0, 10.2, 10.4])
+def test_one_worker_that_is_hardly_faster_than_none_does_not_end_the_search(one_worker: float):
+    rates = {0: 10.0, 1: one_worker, 2: 20.0, 4: 40.0}
+    assert counts(rates, own=0, cores=4) == [0, 1, 2, 4]
+
+
+def test_two_doublings_in_vain_end_the_search_and_one_does_not():
+    """A single run may be slow by chance; that the steps still wait is what counts."""
+    assert counts({0: 10, 1: 20, 2: 19, 4: 40, 8: 80}, own=0, cores=8) == [0, 1, 2, 4, 8]
+    assert counts({0: 10, 1: 20, 2: 20.1, 4: 20.2, 8: 80}, own=0, cores=8) == [0, 1, 2, 4]
+
+
+def test_more_workers_than_cores_are_tried_where_the_workers_wait_themselves():
+    rates = {0: 10, 1: 11, 2: 20, 4: 40, 8: 80, 16: 81}
+    assert counts(rates, own=0, cores=2, most=32, waits_below=8) == [0, 1, 2, 4, 8]
+    assert counts(rates, own=2, cores=2, most=32, waits_below=8) == [2, 4, 8]
+    assert counts(rates, own=0, cores=2) == [0, 1, 2]
 
 
 def test_no_more_workers_once_the_loader_is_no_limit():
@@ -64,7 +85,9 @@ def test_a_gain_beyond_the_waits_is_explained_and_one_within_is_not():
 
 def test_the_end_says_what_was_run():
     assert "up to 4 workers were run" in _why_no_more([ran(0, 1.0), ran(4, 2.0)], cores=4)
-    assert "more than 1 workers were not run" in _why_no_more([ran(0, 1.0), ran(1, 2.0)], cores=4)
+    assert "more than 2 workers were not run" in _why_no_more([ran(0, 1.0), ran(1, 2.0), ran(2, 2.0)], cores=8)
+    assert "hardly a step waits" in _why_no_more([ran(0, 1.0), ran(1, 2.0, waits=False)], cores=4)
+    assert "on 2 cores: they mostly wait" in _why_no_more([ran(0, 1.0), ran(32, 2.0, most=32)], cores=2)
 
 
 def search(monkeypatch: pytest.MonkeyPatch, folder: Path, own: Trial, more: Trial) -> LoaderSearch:

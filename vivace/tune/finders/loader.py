@@ -1,6 +1,8 @@
 """``find loader``: workers and prefetch, each setting in a fresh process, with the memory that the workers take.
 
-The smallest setting within 3 % of the best wins. Where the loader is not the limit, that is said and nothing is tried.
+Numbers of workers double as long as steps wait for data: up to the cores, and beyond where the workers do not compute
+but wait themselves (network storage). The smallest setting within 3 % of the best wins. Where the loader is not the
+limit, that is said and nothing is tried.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
 from vivace.practices.engine.loaders import waited_for
 from vivace.practices.engine.registry import all_practices
+from vivace.practices.engine.worker_counts import cores_of_a_rank, most_workers
 from vivace.records.base import last_line
 from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command
@@ -24,7 +27,8 @@ from vivace.records.trial import Outcome, Trial
 from vivace.tune.bench import Bench, Interrupted
 from vivace.tune.finders.asked import Asked
 from vivace.tune.finders.batch_size import check_batch_is_known
-from vivace.tune.trials import TrialSettings, does_not_train, refuse_too_short
+from vivace.tune.short_scripts import refuse_too_short
+from vivace.tune.trials import TrialSettings, does_not_train
 
 __all__ = ["RECORD", "best_of", "find_loader", "next_workers"]
 
@@ -34,6 +38,7 @@ CLOSE = 0.97  # of the best throughput
 _PREFETCHES = (4, 8)  # batches a worker; torch's own is 2
 _OWN_PREFETCH = 2
 _BEYOND = 1.05  # what its waits explain
+_IN_VAIN = 2  # doublings in a row that did not help, and nothing will: one may be a run that was slow by chance
 
 
 def find_loader(asked: Asked, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> LoaderSearch:
@@ -51,24 +56,37 @@ def find_loader(asked: Asked, folder: Path, sink: Sink, progress: Progress, say:
 
 
 def next_workers(tried: Sequence[LoaderTried], cores: int) -> int | None:
-    """Doubling up to the cores while it helps; from a script that has as many already, halving while nothing is lost.
+    """Doubling while steps wait for data; from a script that has as many as make sense, halving while nothing is lost.
 
-    ``tried`` begins with the script's own setting.
+    How long steps wait decides, not how much faster the last setting was: one worker in place of none only hides the
+    step behind the loading, which may be no gain at all, and two then halve the time. ``tried`` begins with the
+    script's own setting.
     """
-    own = tried[0].workers
-    counts = {one.workers: one.samples_per_s or 0.0 for one in tried}
-    best = max(counts.values())
-    if own >= cores:
-        smallest = min(counts)
-        return smallest // 2 if smallest > 1 and counts[smallest] >= CLOSE * best else None
-    larger = sorted(count for count in counts if count > own)
-    if not larger:
-        return min(cores, max(1, 2 * own))
-    last = larger[-1]
-    before = max(rate for count, rate in counts.items() if count < last)
-    if last >= cores or counts[last] < before / CLOSE or not _waits(next(o for o in tried if o.workers == last)):
+    own = tried[0]
+    if own.workers >= (own.most_workers or cores):
+        return _fewer(tried)
+    upwards = sorted((one for one in tried if one.workers >= own.workers and one.trained), key=lambda one: one.workers)
+    last = upwards[-1]
+    if any(not one.trained for one in tried) or not _waits(last) or _in_vain(upwards):
         return None
-    return min(cores, 2 * last)
+    following = max(1, 2 * last.workers)
+    if following <= (last.most_workers or cores):
+        return following
+    return cores if last.workers < cores else None
+
+
+def _fewer(tried: Sequence[LoaderTried]) -> int | None:
+    counts = {one.workers: one.samples_per_s or 0.0 for one in tried}
+    smallest = min(counts)
+    return smallest // 2 if smallest > 1 and counts[smallest] >= CLOSE * max(counts.values()) else None
+
+
+def _in_vain(upwards: Sequence[LoaderTried]) -> bool:
+    """The last doublings did not help. A step from no worker to one is none."""
+    rates = [one.samples_per_s or 0.0 for one in upwards if one.workers]
+    if len(rates) <= _IN_VAIN:
+        return False
+    return max(rates[-_IN_VAIN:]) < max(rates[:-_IN_VAIN]) / CLOSE
 
 
 def best_of(tried: Sequence[LoaderTried]) -> LoaderTried | None:
@@ -95,7 +113,7 @@ class _Finder:
     def start(self) -> None:
         """The command as it is: does it wait for its loader at all?"""
         trial = self.bench.run("own")
-        refuse_too_short(trial)
+        refuse_too_short(trial, self.asked.command, self.asked.steps)
         if trial.outcome is not Outcome.OK or trial.measurement is None:
             raise does_not_train(trial)
         self.own = trial.measurement
@@ -105,7 +123,7 @@ class _Finder:
             raise UserError(
                 "no DataLoader was seen: there is nothing to find", hint="vivace sees torch.utils.data.DataLoader only"
             )
-        self.cores = max(1, int(self.own.machine.cpu.usable_cores) // self.own.ranks_per_host)
+        self.cores = cores_of_a_rank(self.own)
         self._note((), loader.num_workers, loader.prefetch_factor, trial)
         own = self.tried[0]
         self.limits = _waits(own)
@@ -157,6 +175,7 @@ class _Finder:
         record = trial.measurement if trial.outcome is Outcome.OK else None
         refused = _refused(record, words) if record else ""
         host = record.memory.host if record else None
+        loader = waited_for(record) if record else None
         one = LoaderTried(
             words=words,
             workers=workers,
@@ -166,6 +185,8 @@ class _Finder:
             step_ms=record.step_ms if record else None,
             loader_ms=record.phases_ms["loader"].mean if record and "loader" in record.phases_ms else None,
             workers_memory_gib=host.children_rss_gib if host else None,
+            workers_busy=record.workers_busy if record else None,
+            most_workers=most_workers(record, loader) if record and loader else None,
             message=refused or trial.message,
             trial=f"trials/{trial.name}",
         )
@@ -203,10 +224,14 @@ def _why_no_more(tried: Sequence[LoaderTried], cores: int) -> str:
     if failed:
         why = last_line(failed[-1].message) or failed[-1].outcome
         return f"{_setting(failed[-1])} did not train ({why})"
-    most = max(one.workers for one in tried)
-    if most >= cores:
-        return f"up to {most} workers were run: the cores that a rank may use"
-    return f"more than {most} workers were not run: with these, hardly a step waits, or more did not help"
+    last = max(tried, key=lambda one: one.workers)
+    if not _waits(last):
+        return f"with {_setting(last)} hardly a step waits any longer"
+    if last.workers > cores:
+        return f"up to {last.workers} workers were run, on {cores} cores: they mostly wait, not compute"
+    if last.workers >= cores:
+        return f"up to {last.workers} workers were run: the cores that a rank may use"
+    return f"more than {last.workers} workers were not run: the last doublings did not help"
 
 
 def _notes(best: LoaderTried | None, own: LoaderTried | None) -> Iterator[str]:
