@@ -21,10 +21,12 @@ from pathlib import Path
 from rows import Clock, Table, hardware, say
 
 from vivace.records.finding import Risk
+from vivace.tune.attempts import Search
 from vivace.tune.bench import Bench
 from vivace.tune.comparison import speed
 from vivace.tune.pairs import Verdict, paired
-from vivace.tune.searching import Search, baseline_of, measured
+from vivace.tune.references import measured
+from vivace.tune.searching import baseline_of
 from vivace.tune.trials import TrialSettings
 
 HERE = Path(__file__).resolve().parent

@@ -37,7 +37,7 @@ from vivace.records.proof import Interval
 from vivace.tune.comparison import Pair, baseline_first
 from vivace.tune.pairs import paired
 from vivace.tune.proving import prove
-from vivace.tune.searching import measured
+from vivace.tune.references import measured
 
 __all__ = ["Cell", "Drawn", "Tally", "draw_after", "draw_before", "tally"]
 

@@ -18,7 +18,7 @@ from vivace.protocol.answers import PracticeAnswer, PracticeState
 from vivace.records.finding import Risk
 from vivace.records.measurement import Energy, Measurement, Memory, Origin
 from vivace.records.trial import Trial
-from vivace.tune.searching import Search
+from vivace.tune.attempts import Search
 
 __all__ = ["Machine", "Session", "Steps", "searched"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from report.made import in_terminal, made_finding, made_proof, made_trial
 
-from vivace.records.proof import Gain, Harm, HarmTest, Rejected, Risk
+from vivace.records.proof import Gain, Harm, HarmTest, Rejected, Risk, Varied
 from vivace.report.proof_view import proof_view
 from vivace.report.run_folder import RunFolder
 from vivace.report.run_page import run_page
@@ -64,6 +64,36 @@ def test_the_page_does_not_call_losses_that_were_not_compared_a_result():
             "Faster, but not proved",
         ),
         ({}, "No practice made this job faster", "Nothing tried beats the noise"),
+        (
+            {
+                "rejected": (
+                    Rejected(practice="bf16", reason="could not be judged", why="so", ratio=0.06, noise=12.4),
+                ),
+                "unchanged": Varied(low=890.0, high=11070.0, runs=4),
+            },
+            "Could not be judged on this machine: the unchanged job itself varied from 890.0 to 11,070 samples/s.",
+            "Could not be judged on this machine",
+        ),
+        (
+            {
+                "rejected": (
+                    Rejected(practice="bf16", reason="not proved", why="so"),
+                    Rejected(practice="tf32", reason="no gain", why="0.70× (slower)"),
+                ),
+                "unchanged": Varied(low=10.0, high=20.0, runs=4),
+            },
+            "1 of 2 practices could not be judged on this machine: the unchanged job itself varied from 10.00 to 20.00 "
+            "samples/s; the other 1 brought nothing.",
+            "Could not be judged on this machine",
+        ),
+        (
+            {
+                "rejected": (Rejected(practice="bf16", reason="not proved", why="so"),),
+                "unchanged": Varied(low=10.0, high=11.0, runs=4),
+            },
+            "No gain could be proved: what seemed faster is within the noise of the paired runs.",
+            "No gain could be proved",
+        ),
     ],
 )
 def test_where_nothing_is_recommended_the_first_line_says_why(fields: dict[str, Any], terminal: str, title: str):

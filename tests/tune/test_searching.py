@@ -17,10 +17,12 @@ from rich.text import Text
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.finding import Finding, Risk
 from vivace.records.measurement import Measurement
+from vivace.records.proof import Conclusion, Rejection
 from vivace.records.trial import Trial
 from vivace.tune import proving, searching
+from vivace.tune.attempts import Search
 from vivace.tune.diagnosis import worth_of
-from vivace.tune.searching import measured
+from vivace.tune.references import measured
 from vivace.tune.trials import TrialSettings
 
 BASE_MS = 100.0
@@ -41,6 +43,7 @@ class World:
     harms: tuple[str, ...] = ()  # these move the losses far away; "a+b": both together do
     message: str = ""
     compile_s: float = 0.0  # of each compiled set, the first time
+    machine: Sequence[float] = ()  # its speed at each trial, in order; 1 after the last
     budget_s: float = 1e4
     prefix: tuple[str, ...] = ()
     folder: Path = Path("runs/train-001")
@@ -93,6 +96,8 @@ class World:
 
     def measured(self, words: Sequence[str], evidence: bool = False, seed: int = 0, **_: Any) -> Measurement:
         step, waits = self.step_ms(words)
+        slower = 1 / (self.machine[len(self.trials)] if len(self.trials) < len(self.machine) else 1.0)
+        step, waits = step * slower, waits * slower
         told = dict.fromkeys(words, "applied: so") | {w: "needs workers" for w in self.refuses_alone if len(words) == 1}
         record = measurement(step_ms=step, phases={"loader": waits}, practices={w: told[w] for w in words})
         steps = {"step": (step,) * 20, "loader": (waits,) * 20}
@@ -123,8 +128,8 @@ def finding(word: str, exposed_ms: float, m: Measurement) -> Finding:
 
 
 @pytest.fixture
-def search_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], searching.Search]:
-    def search(world: World) -> searching.Search:
+def search_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Search]:
+    def search(world: World) -> Search:
         monkeypatch.setattr(searching, "diagnose", world.findings)
         return searching.search(world, ALLOWED, reserve_trials=4)  # type: ignore[arg-type]
 
@@ -133,6 +138,96 @@ def search_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], searching.Se
 
 def names(world: World) -> list[str]:
     return [trial.name[4:] for trial in world.trials]
+
+
+FAST, SLOW = 11_070 / 890, 1.0  # what the same job ran at, on a machine that five people used
+
+
+def test_on_a_busy_machine_nothing_is_called_slower_that_the_runs_cannot_tell(search_in):
+    """The first runs have the machine for themselves; then others come, and go, and come."""
+    world = World(
+        {"channels_last": 1.0, "fused_optimizer": 1.0},
+        machine=(FAST, FAST, SLOW, SLOW, FAST, SLOW, SLOW, FAST, SLOW, FAST, SLOW),
+    )
+    found = search_in(world)
+    proof = proving.prove(world, found, rounds=2)  # type: ignore[arg-type]
+    reasons = {rejected.practice: rejected.reason for rejected in proof.rejected}
+    assert set(reasons) == {"channels_last", "fused_optimizer"}
+    assert set(reasons.values()) <= {Rejection.UNJUDGED, Rejection.NOT_PROVED}
+    assert proof.conclusion is Conclusion.UNJUDGED
+    assert proof.unchanged is not None
+    assert proof.unchanged.high / proof.unchanged.low == pytest.approx(FAST)
+    told = [line for line in world.told if "channels_last" in line]
+    assert "could not be judged: " in told[-1]  # whatever was said of it before more was known
+
+
+def test_a_machine_that_becomes_slow_for_good_is_seen_by_the_runs_between_the_trials(search_in):
+    """After the baselines everything takes twice as long: 0.5× is the machine's doing, and the practice brings 0 %."""
+    world = World({"channels_last": 1.0}, machine=(1.0, 1.0) + (0.5,) * 20)
+    found = search_in(world)
+    rejected = found.rejected["channels_last"]
+    assert rejected.reason is Rejection.UNJUDGED
+    assert rejected.noise is not None
+    assert rejected.noise >= 2.0
+    assert "baseline-repeat1" in names(world)
+
+
+def test_what_comes_after_the_change_is_compared_with_runs_after_it(search_in):
+    """The second practice halves the step on the slowed machine: next to the runs beside it, that is 2×."""
+    world = World(
+        {"metric_checks": 1.0, "fused_optimizer": 2.0, "channels_last": 0.1}, machine=(1.0,) * 3 + (0.4,) * 30
+    )
+    found = search_in(world)
+    assert found.words == ("fused_optimizer",)
+
+
+def test_on_a_steady_machine_a_slower_practice_is_called_slower(search_in):
+    world = World({"channels_last": 0.7})
+    found = search_in(world)
+    assert (found.rejected["channels_last"].reason, found.rejected["channels_last"].why) == (
+        Rejection.NO_GAIN,
+        "0.70× (slower)",
+    )
+    assert proving.prove(world, found, rounds=1).conclusion is Conclusion.NO_GAIN  # type: ignore[arg-type]
+
+
+def test_repeats_take_a_third_of_the_search_at_most(search_in):
+    words = ("channels_last", "metric_checks", "fused_optimizer", "cudnn_benchmark", "no_syncs", "pin_memory")
+    world = World(dict.fromkeys(words, 0.9))
+    found = search_in(world)
+    repeats = [trial for trial in world.trials if "repeat" in trial.name]
+    assert found.repeats_s == TRIAL_S * len(repeats)
+    assert 1 <= len(repeats) <= len(world.trials) / 3 + 1
+    assert names(world)[-1].startswith("baseline-repeat")  # the last trial has one after it, too
+
+
+def test_without_time_for_the_proof_nothing_is_repeated(search_in):
+    world = World({"channels_last": 0.9}, budget_s=6 * TRIAL_S)
+    search_in(world)
+    assert not any("repeat" in name for name in names(world))
+
+
+class Sleeping(World):
+    """A loader on two cores whose workers sleep: each makes a batch in ``batch_ms``, whatever the others do."""
+
+    def step_ms(self, words: Sequence[str]) -> tuple[float, float]:
+        workers = next((int(split_word(w)[1] or 0) for w in words if w.startswith("workers")), 0)
+        compute = BASE_MS
+        step = max(compute, self.batch_ms / workers) if workers else compute + self.batch_ms
+        return step, step - compute
+
+    def findings(self, m: Measurement) -> tuple[Finding, ...]:
+        waits = m.phases_ms["loader"].mean
+        kept = next((int(split_word(w)[1] or 0) for w in m.practices if w.startswith("workers")), 0)
+        return (finding(f"workers={2 * kept or 2}", waits, m),) if waits > 5 else ()
+
+
+def test_after_a_gain_the_largest_remaining_cause_is_looked_at_again(search_in):
+    """One batch takes a worker 1.6 s: two workers are 2.1× as fast as none, and most of a step still waits."""
+    world = Sleeping({}, batch_ms=1600.0)
+    found = search_in(world)
+    assert found.words == ("workers=16",)
+    assert world.step_ms(found.words) == (BASE_MS, 0.0)
 
 
 def test_what_was_found_is_tried_at_once_and_kept(search_in):

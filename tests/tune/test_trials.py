@@ -9,7 +9,8 @@ import pytest
 
 from vivace.errors import UserError
 from vivace.records.trial import Outcome, Trial
-from vivace.tune.trials import TrialSettings, refuse_too_short, run_trial
+from vivace.tune.short_scripts import refuse_too_short
+from vivace.tune.trials import TrialSettings, run_trial
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -54,8 +55,8 @@ def test_one_that_deletes_its_folder_and_one_that_ends_too_early_say_so(tmp_path
         short = trial(tmp_path / f"short-{steps}", "--steps", steps, steps=50, warmup_steps=None, evidence=True)
         assert short.message == f"the script ended by itself after {steps} steps, too few to measure"
     with pytest.raises(UserError, match="the command is too short"):
-        refuse_too_short(short)
-    refuse_too_short(gone)
+        refuse_too_short(short, ("python",), 50)
+    refuse_too_short(gone, ("python",), 50)
 
 
 def test_a_trial_that_hangs_is_ended(tmp_path: Path):

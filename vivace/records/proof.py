@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,9 +15,12 @@ from vivace.records.measurement import Spread
 from vivace.records.trial import Outcome
 
 __all__ = [
-    "Gain", "Harm", "HarmOutcome", "HarmTest", "HarmTestKind", "HarmVerdict", "Interval", "Payback", "Proof",
-    "Rejected", "Rejection", "Side",
+    "Conclusion", "Gain", "Harm", "HarmOutcome", "HarmTest", "HarmTestKind", "HarmVerdict", "Interval", "Payback",
+    "Proof", "Rejected", "Rejection", "Side", "Varied",
 ]  # fmt: skip
+
+
+_UNSTEADY = 1.3
 
 
 class HarmVerdict(StrEnum):
@@ -54,9 +57,26 @@ class Rejection(StrEnum):
     DID_NOT_RUN = "did not run"
     NOT_APPLICABLE = "not applicable"
     NO_GAIN = "no gain"
+    UNJUDGED = "could not be judged"
+    """Its trial did not seem faster, but the machine was too unsteady to say so."""
     HARMFUL = "harmful"
     NOT_PROVED = "not proved"
     """It was in the set, and the set did not get through the proof."""
+
+
+class Conclusion(StrEnum):
+    """What a tune comes to, as a whole."""
+
+    FASTER = "faster"
+    NOT_ENOUGH_TIME = "not enough time"
+    """Nothing was tried."""
+    HARMFUL = "harmful"
+    FAILED = "failed"
+    """A run of the proof did not get through."""
+    UNJUDGED = "could not be judged"
+    """The machine was too unsteady for some or all of what was tried."""
+    NOT_PROVED = "not proved"
+    NO_GAIN = "no gain"
 
 
 class Interval(Part):
@@ -90,6 +110,7 @@ class Rejected(Part):
     reason: Rejection | None = Field(None, description="the kind of reason; None in records of an earlier vivace")
     why: str
     ratio: float | None = Field(None, description="speed against the best set without it, where it was measured")
+    noise: float | None = Field(None, description="factor that chance alone can make of that ratio; of single runs")
     outcome: Outcome | None = Field(None, description="of its trial, where that did not run")
 
     @model_validator(mode="before")
@@ -148,6 +169,21 @@ class Payback(Part):
     steps: int | None = Field(description="after so many steps the run is ahead; None: never")
 
 
+class Varied(Part):
+    """The speed of the unchanged job over all of its runs in a tune: it should be the same every time."""
+
+    low: float = Field(gt=0)
+    high: float = Field(gt=0)
+    runs: int = Field(ge=1)
+    unit: Literal["samples", "steps"] = "samples"
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Something else takes this machine's time. On an H200 the ratios of 12 scripts are 1.00 to 1.18, on two
+        cores that others use too 32 of 42 are above 1.3 (public_scripts_trials.csv, aa.csv)."""
+        return self.high >= _UNSTEADY * self.low
+
+
 class Side(Part):
     """The baseline or the tuned job, over its paired runs."""
 
@@ -177,6 +213,8 @@ class Proof(Record):
     proposed: tuple[Finding, ...] = Field((), description="worth something, but for a person to decide or edit")
     findings: tuple[Finding, ...] = ()
     seconds: float = 0.0
+    repeats_s: float = Field(0.0, description="of these, for repeats of the best set between trials, to see the noise")
+    unchanged: Varied | None = Field(None, description="how steady the unchanged job ran; None in older records")
     machine: Machine | None = None
     run_with: str = Field("", description="the command that trains with the winning set")
     ended: str | None = Field(None, description="the run of the proof that did not get through, and how")
@@ -193,3 +231,19 @@ class Proof(Record):
         if self.practices or not self.rejected:
             return False
         return all(rejected.reason is Rejection.NOT_TRIED for rejected in self.rejected)
+
+    @property
+    def conclusion(self) -> Conclusion:
+        if self.practices:
+            return Conclusion.FASTER
+        if self.nothing_tried:
+            return Conclusion.NOT_ENOUGH_TIME
+        if self.harm is not None and self.harm.verdict is HarmVerdict.OUTSIDE:
+            return Conclusion.HARMFUL
+        if self.ended is not None:
+            return Conclusion.FAILED
+        reasons = {rejected.reason for rejected in self.rejected}
+        unsteady = self.unchanged is not None and self.unchanged.is_unsteady
+        if Rejection.UNJUDGED in reasons or (Rejection.NOT_PROVED in reasons and unsteady):
+            return Conclusion.UNJUDGED
+        return Conclusion.NOT_PROVED if Rejection.NOT_PROVED in reasons else Conclusion.NO_GAIN

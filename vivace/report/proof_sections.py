@@ -15,6 +15,7 @@ from vivace.report.charts.curves import curves
 from vivace.report.charts.intervals import Axis, interval_chart
 from vivace.report.climb import Rung, climb, ratio_with
 from vivace.report.common_sections import command_line, findings_section, machine_section, method_section
+from vivace.report.conclusions import nothing_sentence, nothing_title
 from vivace.report.figures import bytes_gib, counted, milliseconds, plain
 from vivace.report.phases import css_class, in_order, phase_name
 from vivace.report.proof_view import shown_harm
@@ -31,12 +32,8 @@ _HARM_TITLES = {
 
 def proof_title(proof: Proof) -> str:
     """What a reader wants to know first."""
-    if proof.nothing_tried:
-        return "Not enough time to try anything"
     if not proof.practices:
-        if proof.harm is not None and proof.harm.verdict is HarmVerdict.OUTSIDE:
-            return "Faster, but the losses changed"
-        return "Faster, but not proved" if proof.ended is not None else "Nothing tried beats the noise"
+        return nothing_title(proof)
     if proof.speedup.low <= 1:
         return f"{proof.speedup.median:.2f}×, within the noise"
     if proof.speedup.vague:
@@ -75,6 +72,7 @@ def _headline(run: RunFolder, proof: Proof) -> Markup:
     return render(
         "proof_headline",
         title=proof_title(proof),
+        nothing="" if proof.practices else nothing_sentence(proof),
         proof=proof,
         command=command_line(proof.command),
         name=run.folder.resolve().name,
@@ -95,11 +93,11 @@ def _tiles(proof: Proof) -> list[_Tile]:
     before, after = proof.before, proof.after
     if before is None or after is None:
         return []
-    step_before = before.step_ms.median if before.step_ms else None
-    step_after = after.step_ms.median if after.step_ms else None
+    step_before = before.step_ms.mean if before.step_ms else None
+    step_after = after.step_ms.mean if after.step_ms else None
     return [
         _Tile("throughput", "samples/s", plain(before.samples_per_s), plain(after.samples_per_s)),
-        _Tile("median step", "ms", plain(step_before), plain(step_after)),
+        _Tile("mean step", "ms", plain(step_before), plain(step_after)),
         _Tile("energy", "J/sample", plain(before.joules_per_sample, 3), plain(after.joules_per_sample, 3)),
         _Tile("GPU memory", "", bytes_gib(before.device_memory_gib), bytes_gib(after.device_memory_gib)),
         _Tile("host memory", "", bytes_gib(before.host_memory_gib), bytes_gib(after.host_memory_gib)),

@@ -7,7 +7,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from vivace.records.proof import Harm, HarmVerdict, Interval, Proof, Side
+from vivace.records.proof import Conclusion, Harm, HarmVerdict, Interval, Proof, Side
+from vivace.report.conclusions import nothing_sentence
 from vivace.report.figures import counted
 from vivace.report.fitting import FittingTable
 from vivace.report.to_copy import command_to_copy, indented, to_copy
@@ -39,10 +40,9 @@ def shown_harm(proof: Proof) -> Harm | None:
 
 
 def _headline(proof: Proof) -> Text:
-    if proof.nothing_tried:
-        return Text("No verdict: not enough time to try anything.", style="bold yellow")
     if not proof.practices:
-        return Text(_why_nothing(proof), style="bold")
+        settled = proof.conclusion not in (Conclusion.NOT_ENOUGH_TIME, Conclusion.UNJUDGED)
+        return Text(f"{nothing_sentence(proof)}.", style="bold" if settled else "bold yellow")
     pairs = f"{counted(proof.pairs, 'pair')} of runs"
     if proof.speedup.vague:
         low, high = proof.speedup.low, proof.speedup.high
@@ -52,14 +52,6 @@ def _headline(proof: Proof) -> Text:
     interval = f"{proof.speedup.low:.2f}–{proof.speedup.high:.2f}"
     text.append(f"  (95 %: {interval}, {pairs}; {proof.seconds:.0f} s of trials)", style="dim")
     return text
-
-
-def _why_nothing(proof: Proof) -> str:
-    if proof.harm is not None and proof.harm.verdict is HarmVerdict.OUTSIDE:
-        return "Nothing is recommended: the faster set changes the training."
-    if proof.ended is not None:
-        return f"Nothing is recommended: a run of the proof failed ({proof.ended})."
-    return "No practice made this job faster."
 
 
 def _gains(proof: Proof) -> Table:
@@ -88,7 +80,7 @@ def _sides(proof: Proof) -> Table:
     rows = (
         ("samples/s", before.samples_per_s, after.samples_per_s, ".1f"),
         (
-            "step ms",
+            "step ms (mean)",
             before.step_ms.mean if before.step_ms else None,
             after.step_ms.mean if after.step_ms else None,
             ".2f",

@@ -7,11 +7,12 @@ from collections.abc import Collection
 from vivace.practices.engine.registry import get_practice, split_word
 from vivace.records.proof import Gain, Interval
 from vivace.records.trial import Outcome, Trial
+from vivace.tune.attempts import Search, refusal
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of, without
 from vivace.tune.comparison import by_single_runs
 from vivace.tune.pairs import Verdict, reruns_of
-from vivace.tune.searching import Search, measured, refusal
+from vivace.tune.references import measured
 
 __all__ = ["ablation", "compiles", "leave_one_out", "limit_s"]
 

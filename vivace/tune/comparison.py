@@ -30,7 +30,9 @@ from vivace.records.measurement import Measurement
 from vivace.records.proof import Interval
 from vivace.tune.student import t_quantile
 
-__all__ = ["Estimate", "Pair", "baseline_first", "by_pairs", "by_single_runs", "ratio_of", "speed", "stands_out"]
+__all__ = [
+    "Estimate", "Pair", "baseline_first", "by_pairs", "by_single_runs", "ratio_of", "speed", "stands_out", "step_error",
+]  # fmt: skip
 
 _INSIDE = 0.95
 _BLOCK = 5  # neighbouring steps are alike
@@ -83,7 +85,7 @@ def stands_out(before: Measurement, after: Measurement, noise: float) -> bool:
     """One run each: faster by more than ``noise``, and by more than the scatter of the steps. No proof, a reason to go
     on with it."""
     log_ratio = math.log(ratio_of(before, after))
-    by_steps = NormalDist().inv_cdf((1 + _INSIDE) / 2) * math.hypot(_step_error(before), _step_error(after))
+    by_steps = NormalDist().inv_cdf((1 + _INSIDE) / 2) * math.hypot(step_error(before), step_error(after))
     return log_ratio > max(math.log1p(noise), by_steps)
 
 
@@ -107,9 +109,9 @@ def by_pairs(pairs: Sequence[Pair], unchanged: Sequence[Measurement]) -> Estimat
     of_before, of_after = _freedoms(len(pairs), len(unchanged))
     before = (float(squares[~tuned].sum()) + _squares(of_the_search)) / of_before
     after = float(squares[tuned].sum()) / of_after
-    step_error = math.hypot(*(_step_error(run) for pair in pairs for run in pair)) / len(pairs)
+    by_steps = math.hypot(*(step_error(run) for pair in pairs for run in pair)) / len(pairs)
     freedom = _satterthwaite(before, of_before, after, of_after)
-    return Estimate(float(fitted[1]), math.sqrt((before + after) / 2), _leverage(len(pairs)), freedom, step_error)
+    return Estimate(float(fitted[1]), math.sqrt((before + after) / 2), _leverage(len(pairs)), freedom, by_steps)
 
 
 def _by_one_pair(pair: Pair, of_the_search: np.ndarray) -> Estimate:
@@ -117,7 +119,7 @@ def _by_one_pair(pair: Pair, of_the_search: np.ndarray) -> Estimate:
     reruns = np.append(of_the_search, before)
     assert len(reruns) > 1, "one pair does not show how much runs differ"
     run_sd = float(np.std(reruns, ddof=1))
-    return Estimate(after - before, run_sd, _leverage(1), len(reruns) - 1, math.hypot(*map(_step_error, pair)))
+    return Estimate(after - before, run_sd, _leverage(1), len(reruns) - 1, math.hypot(*map(step_error, pair)))
 
 
 def by_single_runs(
@@ -130,9 +132,9 @@ def by_single_runs(
     assert freedom, "no job was run twice"
     run_sd = math.sqrt(sum(map(_squares, groups)) / freedom)
     leverage = math.sqrt(1 / len(before) + 1 / len(after))
-    step_error = math.hypot(*(_step_error(m) / len(side) for side in (before, after) for m in side))
+    by_steps = math.hypot(*(step_error(m) / len(side) for side in (before, after) for m in side))
     log_ratio = float(_logs(after).mean() - _logs(before).mean())
-    return Estimate(log_ratio, run_sd, leverage, freedom, step_error)
+    return Estimate(log_ratio, run_sd, leverage, freedom, by_steps)
 
 
 @cache
@@ -187,7 +189,7 @@ def _squares(logs: np.ndarray) -> float:
     return float(np.square(logs - logs.mean()).sum()) if len(logs) else 0.0
 
 
-def _step_error(m: Measurement) -> float:
+def step_error(m: Measurement) -> float:
     """Standard error of the logarithm of a run's mean step, from the means of overlapping blocks of steps.
 
     Overlapping batch means: Meketon and Schmeiser, Winter Simulation Conference (1984).

@@ -19,10 +19,11 @@ from vivace.practices.engine.practice import Practice
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
 from vivace.records.proof import Harm, HarmOutcome, HarmTestKind
 from vivace.records.trial import Outcome
+from vivace.tune.attempts import Search, refusal
 from vivace.tune.bench import Bench
 from vivace.tune.comparison import Pair
 from vivace.tune.harm import HarmLook, claims_of
-from vivace.tune.searching import Search, measured, refusal
+from vivace.tune.references import measured
 
 __all__ = ["FIRST_SEED", "LATE_STEPS", "SHORT_STEPS", "harm_looks", "seen_in_the_first_steps", "suspects_of"]
 

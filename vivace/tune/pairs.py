@@ -8,21 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from vivace.practices.engine.registry import is_probe
 from vivace.records.finding import Risk
 from vivace.records.measurement import Measurement
-from vivace.records.proof import Harm, Interval
+from vivace.records.proof import Harm, Interval, Varied
 from vivace.records.trial import Outcome, Trial
+from vivace.tune.attempts import Search
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import risk_of
-from vivace.tune.comparison import Estimate, Pair, baseline_first, by_pairs, by_single_runs
+from vivace.tune.comparison import Estimate, Pair, baseline_first, by_pairs, by_single_runs, speed
 from vivace.tune.harm import claims_of, judge
 from vivace.tune.harm_runs import FIRST_SEED, harm_looks
 from vivace.tune.looks import more_would_help, pairs_needed, speedup_of
-from vivace.tune.searching import Search, measured
+from vivace.tune.references import measured
 
-__all__ = ["FIRST_SEED", "Pair", "Verdict", "in_words", "is_exact", "noise_interval", "paired", "reruns_of"]
+__all__ = ["FIRST_SEED", "Pair", "Verdict", "in_words", "is_exact", "noise_interval", "paired", "reruns_of", "varied"]
 
 SEARCH_SEED = 0
 
@@ -82,6 +84,14 @@ def reruns_of(found: Search, pairs: Sequence[Pair]) -> list[list[Measurement]]:
     """The runs of the unchanged job, of all the session, and those of the tuned one."""
     unchanged = [measured(found.baseline), measured(found.again), *(before for before, _ in pairs)]
     return [unchanged, [after for _, after in pairs]]
+
+
+def varied(found: Search, pairs: Sequence[Pair]) -> Varied:
+    """How steady the unchanged job ran, in the search and in the pairs."""
+    runs = [*map(measured, (found.baseline, *found.references.unchanged)), *(before for before, _ in pairs)]
+    speeds = [speed(m) for m in runs]
+    unit: Literal["samples", "steps"] = "steps" if runs[0].samples_per_s is None else "samples"
+    return Varied(low=min(speeds), high=max(speeds), runs=len(runs), unit=unit)
 
 
 def _round(bench: Bench, words: tuple[str, ...], number: int, label: str) -> Pair | Trial:

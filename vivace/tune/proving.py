@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from vivace.records.privacy import safe_command
 from vivace.records.proof import HarmVerdict, Proof
 from vivace.records.trial import Trial
+from vivace.tune.attempts import Search
 from vivace.tune.before_after import mfu_after, payback, runs_of, side
 from vivace.tune.bench import Bench
 from vivace.tune.candidates import proposals
+from vivace.tune.pairs import varied
 from vivace.tune.proof.case import Case
 from vivace.tune.proof.harmful import leave_out_what_harms
 from vivace.tune.proof.remarks import add_remarks
@@ -23,7 +25,7 @@ from vivace.tune.proof.speed import (
     run_the_pairs,
     run_without_each,
 )
-from vivace.tune.searching import Search, measured
+from vivace.tune.references import measured
 
 __all__ = ["STEPS", "prove"]
 
@@ -66,10 +68,12 @@ def _proof(case: Case) -> Proof:
         proposed=proposals(found.findings, verdict.words, found.allowed),
         findings=found.findings,
         seconds=bench.used_s,
+        repeats_s=found.repeats_s,
+        unchanged=varied(found, verdict.pairs),
         machine=measured(found.baseline).machine,
         run_with=_run_with(bench.command, verdict.words),
         ended=None if verdict.ended is None else f"{verdict.ended.name}: {verdict.ended.outcome}",
-        notes=(*_contradicted(bench.trials), *case.notes),
+        notes=(*_contradicted(bench.trials), *found.notes, *case.notes),
     )
 
 

@@ -13,22 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vivace.errors import ExitCode, UserError
+from vivace.errors import UserError
 from vivace.measure.command import Progress, Sink
 from vivace.measure.copied_folder import CopyOptions
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.measure.own_error import last_lines
 from vivace.measure.standard_input import terminal_hint
 from vivace.practices.engine.registry import get_practice, is_probe, split_word
-from vivace.protocol.ending import ENDED_BY_ITSELF, Ending
+from vivace.protocol.ending import Ending
 from vivace.protocol.request import Entry
 from vivace.records.base import RecordError, last_line
-from vivace.records.measurement import Measurement
 from vivace.records.privacy import safe_command, safe_text
 from vivace.records.trial import Outcome, Trial
 from vivace.tune.queued import marked, queued_s
+from vivace.tune.short_scripts import ended_by_itself, has_enough, says_too_few
 
-__all__ = ["TrialSettings", "does_not_train", "environment_of", "refuse_too_short", "run_trial"]
+__all__ = ["TrialSettings", "does_not_train", "environment_of", "run_trial"]
 
 RECORD = "trial.json"
 _LAST_LINES = 3
@@ -100,7 +100,7 @@ def run_trial(
     measured = measure(request, sink, progress)
     seconds = time.monotonic() - began
     waited_s = min(seconds, queued_s(folder, began_at, time.time())) if settings.prefix else 0.0
-    outcome, message = _outcome(measured, words, folder)
+    outcome, message = _outcome(measured, words, folder, settings.steps)
     trial = Trial(
         name=folder.name,
         command=safe_command([*settings.prefix, *command]),
@@ -123,16 +123,6 @@ def run_trial(
         if measured.outcome.interrupted:
             raise KeyboardInterrupt
     return trial
-
-
-def refuse_too_short(own: Trial) -> None:
-    """``own``: the command as it is. One that ends well, only too early, is no crash to the user."""
-    if own.measurement is not None and _ended_too_early(own.measurement):
-        raise UserError(
-            f"the command is too short: {own.message}",
-            hint="let it train for longer, or ask for fewer --steps",
-            exit_code=ExitCode.NOT_ENOUGH,
-        )
 
 
 def does_not_train(own: Trial, hint: str | None = None) -> UserError:
@@ -159,9 +149,9 @@ def _known(folder: Path) -> Trial | None:
     return None
 
 
-def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Outcome, str]:
+def _outcome(measured: Measured, words: Sequence[str], folder: Path, asked_steps: int) -> tuple[Outcome, str]:
     record = measured.measurement
-    if record is not None and record.status == "complete" and record.step_ms is not None:
+    if record is not None and record.step_ms is not None and _counts(measured, asked_steps):
         if words and not record.practices:  # ours to mend, and never to be taken for a measurement of the practices
             return Outcome.CRASH, f"vivace could not apply them: {last_lines(folder / 'stderr.log', _LAST_LINES)}"
         return Outcome.OK, ""
@@ -180,16 +170,20 @@ def _outcome(measured: Measured, words: Sequence[str], folder: Path) -> tuple[Ou
         return Outcome.TIMEOUT, reason
     if record is not None and record.missing_ranks and measured.outcome.exit_code == 0:
         return Outcome.CRASH, reason
-    if record is not None and _ended_too_early(record):
-        steps = record.warmup_steps + record.steps
-        return Outcome.CRASH, f"{ENDED_BY_ITSELF.text} after {steps} steps, too few to measure"
+    if record is not None and ended_by_itself(record):
+        return Outcome.CRASH, says_too_few(record)
     if record is None and measured.outcome.exit_code == 0:
         return Outcome.NO_TRAINING, reason
     return Outcome.CRASH, reason if ending is Ending.OWN_ERROR else errors or reason
 
 
-def _ended_too_early(record: Measurement) -> bool:
-    return record.ending is Ending.ENDED_BY_ITSELF and not record.missing_ranks
+def _counts(measured: Measured, asked_steps: int) -> bool:
+    """Whole, or of a script that ended well after enough timed steps."""
+    record = measured.measurement
+    assert record is not None
+    if record.status == "complete":
+        return True
+    return ended_by_itself(record) and measured.outcome.exit_code == 0 and has_enough(record, asked_steps)
 
 
 def _memory_error(path: Path) -> str | None:

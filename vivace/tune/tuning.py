@@ -20,8 +20,9 @@ from vivace.tune.folder_lock import held
 from vivace.tune.options_file import read_options, write_options
 from vivace.tune.probing import Causes
 from vivace.tune.proving import prove
+from vivace.tune.references import measured
 from vivace.tune.same_job import Job, refuse_another_job, this_job
-from vivace.tune.searching import measured, search
+from vivace.tune.searching import search
 from vivace.tune.trials import TrialSettings
 
 __all__ = ["Interrupted", "Options", "Tuned", "resume_options", "tune"]

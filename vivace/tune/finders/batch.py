@@ -26,7 +26,8 @@ from vivace.tune.finders.flags import check_flag, value_of, with_value
 from vivace.tune.finders.room import room_of
 from vivace.tune.finders.scaling import advice_for, as_if_it_fitted
 from vivace.tune.finders.sizes import KNEE_SHARE, fits, knee, largest, next_size
-from vivace.tune.trials import TrialSettings, does_not_train, refuse_too_short
+from vivace.tune.short_scripts import refuse_too_short
+from vivace.tune.trials import TrialSettings, does_not_train
 
 __all__ = ["RECORD", "find_batch"]
 
@@ -72,7 +73,7 @@ class _Finder:
     def start(self) -> None:
         """The command as it is: its size is where the search begins."""
         trial = self._run("own", self.asked.command)
-        refuse_too_short(trial)
+        refuse_too_short(trial, self.asked.command, self.asked.steps)
         written = value_of(self.asked.command, self.asked.flag)
         if trial.outcome is Outcome.OUT_OF_MEMORY and written is not None:
             self.own_size = written

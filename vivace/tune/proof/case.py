@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from vivace.records.proof import Gain, HarmVerdict, Rejected, Rejection
 from vivace.records.trial import Trial
+from vivace.tune.attempts import Search
 from vivace.tune.bench import Bench
 from vivace.tune.pairs import Verdict, is_exact, noise_interval, paired
-from vivace.tune.searching import Search
 
 __all__ = ["Case", "is_harmed"]
 

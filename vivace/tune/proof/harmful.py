@@ -6,12 +6,13 @@ from vivace.records.measurement import Measurement
 from vivace.records.proof import Harm, HarmVerdict, Rejection
 from vivace.records.trial import Outcome
 from vivace.tune.ablation import compiles, limit_s
+from vivace.tune.attempts import refusal
 from vivace.tune.harm import claims_of, judge
 from vivace.tune.harm_runs import SHORT_STEPS, seen_in_the_first_steps, suspects_of
 from vivace.tune.pairs import FIRST_SEED, Verdict, is_exact
 from vivace.tune.proof.case import Case, is_harmed
 from vivace.tune.proof.speed import drop_what_ended
-from vivace.tune.searching import measured, refusal
+from vivace.tune.references import measured
 
 __all__ = ["leave_out_what_harms"]
 

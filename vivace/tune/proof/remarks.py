@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from vivace.records.proof import Gain
+from vivace.records.proof import Gain, Rejection
 from vivace.tune.ablation import compiles
-from vivace.tune.comparison import speed
 from vivace.tune.looks import SMALLEST_GAIN
-from vivace.tune.pairs import reruns_of
+from vivace.tune.pairs import varied
 from vivace.tune.proof.case import Case
 
 __all__ = ["add_remarks"]
 
-_UNSTEADY = 1.3
 _COMPILE_S = 120.0  # to compile a model with cold caches, roughly; a model of minutes will need another look
 
 
 def add_remarks(case: Case) -> None:
     case.notes += _doubts(case.gains)
     case.notes += _short_of_time(case)
-    if unsteady := _unsteady(case):
-        case.notes.append(unsteady)
+    case.notes += [note for note in (_unsteady(case), _unjudged(case)) if note]
     if case.found.untried:
         case.notes.append(_how_to_go_on(case))
 
@@ -52,15 +49,20 @@ def _short_of_time(case: Case) -> Iterator[str]:
 
 def _unsteady(case: Case) -> str:
     """The unchanged job should take as long every time; where it does not, something else has the machine."""
-    runs, _tuned = reruns_of(case.found, case.verdict.pairs)
-    speeds = sorted(speed(m) for m in runs)
-    if speeds[-1] < _UNSTEADY * speeds[0]:
+    seen = varied(case.found, case.verdict.pairs)
+    if not seen.is_unsteady or not case.verdict.words:  # where nothing is recommended, the first line says it
         return ""
-    unit = "steps" if runs[0].samples_per_s is None else "samples"
     return (
-        f"the unchanged job itself ran at between {speeds[0]:.4g} and {speeds[-1]:.4g} {unit}/s: something else takes "
-        "this machine's time, and no figure here is surer than that"
+        f"the unchanged job itself ran at between {seen.low:.4g} and {seen.high:.4g} {seen.unit}/s: something else "
+        "takes this machine's time, and no figure here is surer than that"
     )
+
+
+def _unjudged(case: Case) -> str:
+    words = [word for word, rejected in case.found.rejected.items() if rejected.reason is Rejection.UNJUDGED]
+    if not words or not case.verdict.words:
+        return ""
+    return f"could not be judged, because runs of the same job differ too much: {', '.join(words)}"
 
 
 def _how_to_go_on(case: Case) -> str:

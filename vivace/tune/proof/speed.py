@@ -12,7 +12,7 @@ from vivace.tune.comparison import by_single_runs, ratio_of
 from vivace.tune.looks import MOST_PAIRS
 from vivace.tune.pairs import Verdict, in_words, reruns_of
 from vivace.tune.proof.case import Case, is_harmed
-from vivace.tune.searching import measured
+from vivace.tune.references import measured
 
 __all__ = [
     "drop_what_ended", "drop_what_is_not_proved", "leave_out_dead_weight", "leave_out_what_slows",
@@ -28,6 +28,8 @@ def run_without_each(case: Case) -> None:
 def leave_out_dead_weight(case: Case) -> None:
     """A practice that paid when it was added may not any more, with what came after it. Of several, each may stand in
     for another: they go together only where a run without all of them is as fast."""
+    if case.found.references.is_unsteady:  # a single run without it says nothing; the pairs will judge the set
+        return
     best = measured(case.found.best)
     ratios = {word: ratio_of(measured(trial), best) for word, trial in case.lasts.items()}
     idle = sorted((word for word, ratio in ratios.items() if ratio <= 1.0), key=ratios.__getitem__)
