@@ -18,6 +18,8 @@ from vivace.tune.running import run as run_training
 
 __all__ = ["run"]
 
+MODE = "ddp"
+
 
 def run(
     command: Command = None,
@@ -25,6 +27,9 @@ def run(
         str,
         typer.Option("--with", help="Practices, separated by commas; `@vivace-runs/x` takes those that a tune kept."),
     ] = "",
+    ranks: Annotated[
+        int, typer.Option(min=1, help="Split the training over so many processes, one per GPU (with ddp).")
+    ] = 1,
     strict: Annotated[bool, typer.Option(help="Stop if a practice does not apply.")] = False,
     output: Output = DEFAULT_RUNS,
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
@@ -38,11 +43,13 @@ def run(
 
         vivace run --with bf16,channels_last,compile -- python train.py
 
+        vivace run --ranks 4 --with ddp,bf16 -- python train.py          on 4 GPUs, a script for one
+
         vivace run --with @vivace-runs/train-001 -- torchrun --nproc-per-node 4 train.py
     """
     if not command:
         raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
-    words = read_words(with_)
+    words = _with_a_mode(read_words(with_), ranks)
     if not words and "@" not in with_:
         raise UserError("no practice to apply", hint=_where_with_belongs(command))
     console = make_console(stderr=True, highlight=False)
@@ -58,7 +65,7 @@ def run(
             mark, says = ("[green]✓[/]", "") if answer.applied else ("[yellow]–[/]", "does not apply: ")
             console.print(f"{mark} vivace: [bold]{escape(word)}[/] {escape(f'{says}{answer}')}", soft_wrap=True)
 
-    ran = run_training(command, words, strict, output, name, tell if first and words else lambda _state: None)
+    ran = run_training(command, words, strict, output, name, tell if first and words else lambda _state: None, ranks)
     if ran.missing and first:
         text = f"{', '.join(ran.missing)} does not apply (--strict)"
         console.print(f"[bold red]vivace:[/] {escape(text)}", soft_wrap=True)
@@ -66,6 +73,13 @@ def run(
         text = f"the command deleted {ran.folder}, so it is not known which practices were applied; use -o FOLDER"
         console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
     raise typer.Exit(ran.exit_code)
+
+
+def _with_a_mode(words: tuple[str, ...], ranks: int) -> tuple[str, ...]:
+    """Several ranks need a way to split the work; the plain one unless another was named."""
+    if ranks == 1 and MODE in words:
+        raise UserError(f"{MODE} splits the work over ranks, and there is one", hint="add --ranks 2")
+    return words if ranks == 1 or MODE in words else (MODE, *words)
 
 
 def _where_with_belongs(command: list[str]) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["rank_and_world", "restart_count"]
+__all__ = ["RANK_VARIABLE", "WORLD_VARIABLE", "rank_and_world", "restart_count"]
+
+RANK_VARIABLE, WORLD_VARIABLE = "VIVACE_RANK", "VIVACE_WORLD"
 
 
 def rank_and_world() -> tuple[int, int]:
-    """This process's rank and the number of ranks: torch.distributed's once it runs, else torchrun's or Slurm's
-    variables; (0, 1) alone."""
+    """This process's rank and the number of ranks: vivace's own (``run --ranks``), torch.distributed's once it runs,
+    else torchrun's or Slurm's variables; (0, 1) alone."""
+    if RANK_VARIABLE in os.environ:
+        return int(os.environ[RANK_VARIABLE]), int(os.environ[WORLD_VARIABLE])
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()

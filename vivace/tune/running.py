@@ -78,8 +78,11 @@ def run(
     output: Path,
     name: str | None,
     on_told: Callable[[dict[str, PracticeAnswer]], None],
+    ranks: int = 1,
 ) -> Ran:
     """``on_told`` is called once, when the process has said what became of each practice.
+
+    ``ranks``: as so many processes.
 
     With ``strict`` a training stops by itself after its first steps; one that ends before that fails here.
     """
@@ -102,7 +105,7 @@ def run(
     record.save(folder / RECORD)
     environment = environment_for(request, {**environment_of(words), **os.environ})
     try:
-        process = _start(command, environment)
+        process = _start(_over_ranks(command, ranks, folder), environment)
     except UserError:
         record.model_copy(update={"state": "failed", "ended_at": _now()}).save(folder / RECORD)
         raise
@@ -144,6 +147,13 @@ def _place(output: Path) -> Path:
     """Under srun every rank runs its own vivace: only the first one's record is worth a folder of the user's."""
     rank, _world = rank_and_world()
     return output if rank == 0 else output / ".ranks"
+
+
+def _over_ranks(command: Sequence[str], ranks: int, folder: Path) -> Sequence[str]:
+    if ranks == 1:
+        return command
+    launcher = [sys.executable, "-m", "vivace.scale.launcher", "--ranks", str(ranks)]
+    return [*launcher, "--folder", str(folder.resolve()), "--", *command]
 
 
 def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:

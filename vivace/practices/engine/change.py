@@ -7,10 +7,13 @@ Methods run inside the user's process, as the parts come into being. Each either
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vivace.practices.engine.torch_later import torch
 from vivace.protocol.answers import NOT_MET, PracticeAnswer, PracticeState
+
+if TYPE_CHECKING:
+    from vivace.scale.place import ScalePlace
 
 __all__ = ["Change", "NotApplicable"]
 
@@ -38,6 +41,9 @@ class Change:
         return {}
 
     # -- in the process, in this order -----------------------------------------------------------------------------
+
+    def over_ranks(self, place: ScalePlace) -> None:
+        """In a process that is one of several (``--ranks``): right after ``import torch``, before anything else."""
 
     def flags(self) -> None:
         """Global switches: right after ``import torch``, and again before the first forward (scripts set them too)."""

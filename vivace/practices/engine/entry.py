@@ -24,6 +24,7 @@ from vivace.practices.engine.trained import watch_training
 from vivace.protocol.answers import PracticeAnswer, answers_to_text
 from vivace.protocol.rank import rank_and_world
 from vivace.protocol.request import ProcessRequest
+from vivace.scale.place import ScalePlace
 
 __all__ = ["install"]
 
@@ -32,6 +33,10 @@ def install(request: ProcessRequest) -> None:
     changes = {word: _change_of(word) for word in request.practices}
     for change in changes.values():
         change.same_draws = request.same_draws
+    place = ScalePlace.take()
+    if place is not None:
+        for change in changes.values():
+            change.over_ranks(place)
     told = _Told(request, changes)
     parts = Parts(list(changes.values()))
     compile_cache.install()

@@ -1,0 +1,56 @@
+"""A rank other than 0 writes apart and reads back what it wrote; what it does not write is as it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+import torch
+from vivace.scale.files import Shadow
+Shadow(Path(sys.argv[1])).install()
+seen = {}
+with open("new.txt", "w") as file:
+    file.write("mine")
+seen["new"] = open("new.txt").read()
+with open("old.txt", "a") as file:
+    file.write(" and mine")
+seen["old"] = Path("old.txt").read_text()
+torch.save({"x": torch.ones(2)}, "model.pt")
+seen["saved"] = torch.load("model.pt")["x"].tolist()
+torch.save({"x": torch.zeros(2)}, "model.tmp")
+os.replace("model.tmp", "model.pt")
+seen["replaced"] = torch.load("model.pt")["x"].tolist()
+seen["there"] = [os.path.exists(name) for name in ("new.txt", "model.tmp", "model.pt", "kept.txt", "none.txt")]
+os.remove("kept.txt")
+seen["removed"] = os.path.exists("kept.txt")
+os.makedirs("folder", exist_ok=True)
+os.mkdir("folder")
+seen["size"] = os.stat("new.txt").st_size
+print(json.dumps(seen))
+"""
+
+
+def test_a_shadow(tmp_path: Path):
+    work, shadow = tmp_path / "work", tmp_path / "shadow"
+    work.mkdir()
+    (work / "old.txt").write_text("theirs")
+    (work / "kept.txt").write_text("theirs")
+    words = [sys.executable, "-c", SCRIPT, str(shadow)]
+    done = subprocess.run(words, cwd=work, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "new": "mine",
+        "old": "theirs and mine",
+        "saved": [1.0, 1.0],
+        "replaced": [0.0, 0.0],
+        "there": [True, False, True, True, False],
+        "removed": False,
+        "size": 4,
+    }
+    assert sorted(path.name for path in work.iterdir()) == ["folder", "kept.txt", "old.txt"]
+    assert (work / "old.txt").read_text() == "theirs"

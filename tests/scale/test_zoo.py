@@ -1,0 +1,92 @@
+"""Unedited scripts over ranks: every printed number is that of one process. All: benchmarks/scale_equality.py"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import VIVACE, environment
+
+ROOT = Path(__file__).parents[2]
+ZOO = Path(__file__).parent / "zoo"
+_spec = importlib.util.spec_from_file_location("scale_equality", ROOT / "benchmarks" / "scale_equality.py")
+assert _spec is not None
+assert _spec.loader is not None
+equality = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(equality)
+
+
+def run(folder: Path, script: str, *vivace: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ZOO / f"{script}.py")]
+    words = [*VIVACE, "run", *vivace, "--", *command] if vivace else command
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=240, env=environment())
+
+
+@pytest.mark.parametrize(
+    ("script", "ranks", "told"),
+    [
+        ("cnn", 2, "Net split over 2 ranks"),
+        ("gan", 3, "Sequential split over 3 ranks"),
+        ("char_gpt", 2, "Gpt split over 2 ranks"),
+        ("lstm", 2, "Model split over 2 ranks"),
+        ("scaler", 2, "Model split over 2 ranks"),
+    ],
+)
+def test_every_number_is_that_of_one_process(tmp_path: Path, script: str, ranks: int, told: str):
+    for name in ("alone", "together"):
+        (tmp_path / name).mkdir()
+    alone = run(tmp_path / "alone", script)
+    together = run(tmp_path / "together", script, "--ranks", str(ranks), "--with", "ddp")
+    assert together.returncode == 0, together.stderr
+    assert f"ddp applied: {told}" in together.stderr
+    found = equality.difference(alone.stdout, together.stdout)
+    assert found is not None, together.stdout  # each line once
+    assert found < 1e-12
+    files = {path.name for path in (tmp_path / "alone").iterdir()}
+    assert {path.name for path in (tmp_path / "together").iterdir()} == {*files, "vivace-runs"}
+
+
+def test_what_cannot_be_split_runs_whole_and_says_why(tmp_path: Path):
+    alone, together = run(tmp_path, "coupled"), run(tmp_path, "coupled", "--ranks", "2")
+    found = equality.difference(alone.stdout, together.stdout)
+    assert found is not None
+    assert found < 1e-12
+    assert "ddp does not apply: Coupled runs whole on every rank: output 1, of shape (10, 3)" in together.stderr
+
+
+def test_a_rank_that_dies_ends_the_others_with_a_sentence(tmp_path: Path):
+    script = tmp_path / "dies.py"
+    script.write_text(
+        "import os, torch\n"
+        "model = torch.nn.Linear(3, 1)\n"
+        "for step in range(1000):\n"
+        "    model(torch.ones(4, 3)).sum().backward()\n"
+        "    if step == 2 and os.environ['VIVACE_RANK'] == '1':\n"
+        "        os.kill(os.getpid(), 9)\n"
+    )
+    words = [*VIVACE, "run", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment())
+    assert done.returncode == 137
+    assert "vivace: rank 1 ended with signal 9, and the others with it" in done.stderr
+    (record,) = tmp_path.glob("vivace-runs/*/run.json")
+    assert json.loads(record.read_text())["state"] == "failed"
+
+
+def test_a_script_that_is_distributed_already_is_left_alone(tmp_path: Path):
+    script = tmp_path / "own.py"
+    script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\n")
+    words = [*VIVACE, "run", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment())
+    assert done.returncode == 2
+    assert "this script is distributed already" in done.stderr
+    assert "torchrun --nproc-per-node 2" in done.stderr
+
+
+def test_ddp_needs_ranks(tmp_path: Path):
+    done = run(tmp_path, "cnn", "--with", "ddp")
+    assert done.returncode == 2
+    assert "ddp splits the work over ranks, and there is one" in done.stderr

@@ -1,0 +1,61 @@
+"""Data parallelism for a script that knows nothing of it: ``vivace run --ranks 4 --with ddp``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vivace.practices.engine.change import Change
+from vivace.practices.engine.practice import Found, Practice
+
+if TYPE_CHECKING:
+    from vivace.records.measurement import Measurement
+    from vivace.scale.place import ScalePlace
+
+
+class Ddp(Change):
+    """The work is done in ``vivace.scale``; here it is told what became of it."""
+
+    def __init__(self, argument: str | None = None) -> None:
+        super().__init__(argument)
+        self.refused = "the command runs as one process: --ranks 2, or more"
+
+    def over_ranks(self, place: ScalePlace) -> None:
+        from vivace.scale.install import install
+
+        self.refused = "no model was called"
+        install(place, self.tell)
+
+    def tell(self, split: list[str], whole: dict[str, str], world: int) -> None:
+        """After each new model: ``whole`` says why every rank runs one as it is."""
+        reasons = "; ".join(f"{name} runs whole on every rank: {reason}" for name, reason in whole.items())
+        if split:
+            self.done = f"{', '.join(split)} split over {world} ranks" + (f"; {reasons}" if reasons else "")
+        else:
+            self.refused = reasons
+
+
+def find(_m: Measurement) -> Found | None:
+    """More ranks are the user's decision, not a defect."""
+    return None
+
+
+PRACTICE = Practice(
+    name="ddp",
+    title="data parallelism over ranks, the script unedited",
+    family="structure",
+    risk="rounding",
+    source="DLO-JZ, distribution: data parallelism; PyTorch DistributedDataParallel.",
+    why=(
+        "Every rank computes its part of each batch, and gradients are averaged. The script still sees the whole "
+        "batch: its losses, metrics, schedules and files are those of one process. Needs --ranks."
+    ),
+    by_hand=(
+        "torch.distributed.init_process_group()\n"
+        "model = torch.nn.parallel.DistributedDataParallel(model)\n"
+        "sampler = DistributedSampler(dataset)  # and sampler.set_epoch(epoch), a loader with it, a batch per rank,\n"
+        "# metrics reduced over ranks, and only rank 0 prints and saves"
+    ),
+    find=find,
+    change=Ddp,
+    order=5,
+)

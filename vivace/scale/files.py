@@ -1,0 +1,178 @@
+"""Only rank 0 writes. What another rank writes goes to a folder of its own, and is found there when it is read back.
+
+All ranks run the same program, so the shadow holds the same bytes as rank 0's file. Caught: ``open``, ``io.open``,
+``os.open``, ``torch.save`` and ``torch.load`` by name, and the functions of ``os`` that move, make or remove.
+Not caught: libraries that write from C (HDF5, SQLite) and programs that the script starts.
+"""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+
+__all__ = ["Shadow"]
+
+_WRITING = frozenset("wax+")
+_WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+class Shadow:
+    """The files of one rank other than 0, below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.written: set[str] = set()
+        self.removed: set[str] = set()
+        self._open = builtins.open
+
+    def install(self) -> None:
+        builtins.open = io.open = self._opened(builtins.open)
+        os.open = self._os_opened(os.open)
+        torch.save = self._saved(torch.save)
+        torch.load = self._loaded(torch.load)
+        for name in ("remove", "unlink"):
+            setattr(os, name, self._removing(getattr(os, name)))
+        for name in ("rename", "replace"):
+            setattr(os, name, self._moving(getattr(os, name)))
+        for name in ("mkdir", "makedirs"):
+            setattr(os, name, self._making(getattr(os, name)))
+        os.rmdir = lambda *args, **kwargs: None
+        shutil.rmtree = lambda *args, **kwargs: None  # type: ignore[assignment]
+        os.stat = self._looking(os.stat)
+        os.path.exists = self._existing(os.path.exists)
+        os.path.isfile = self._existing(os.path.isfile)
+
+    # -- where a file of the script lies for this rank ---------------------------------------------------------------
+
+    def place_of(self, path: Any) -> str:
+        """Below our folder for a file that this rank has written, else the path itself."""
+        name = self._name(path)
+        return self._below(name) if name in self.written else os.fspath(path)
+
+    def _to_write(self, path: Any, keeps: bool) -> str:
+        """A path below our folder; ``keeps``: what the file holds already is wanted there."""
+        name = self._name(path)
+        target = self._below(name)
+        if name not in self.written:
+            self._really_make(os.path.dirname(target))
+            if keeps and self._really_exists(name):
+                with self._open(name, "rb") as source, self._open(target, "wb") as copy:
+                    copy.write(source.read())
+            self.written.add(name)
+            self.removed.discard(name)
+        return target
+
+    def _name(self, path: Any) -> str:
+        return os.path.abspath(os.fsdecode(path))
+
+    def _below(self, name: str) -> str:
+        return str(self.folder) + name
+
+    def _is_ours(self, path: Any) -> bool:
+        """A file of the script: not a device, a pipe, or what is ours already."""
+        if isinstance(path, int):
+            return False
+        name = self._name(path)
+        return not name.startswith(("/dev/", "/proc/", str(self.folder)))
+
+    # -- stand-ins ---------------------------------------------------------------------------------------------------
+
+    def _opened(self, original: Any) -> Any:
+        self._really_make = _quietly_made(os.makedirs)
+        self._really_exists = os.path.exists
+
+        def open_(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            if isinstance(file, int) or not self._is_ours(file):
+                return original(file, mode, *args, **kwargs)
+            if _WRITING.intersection(mode):
+                return original(self._to_write(file, keeps="w" not in mode), mode, *args, **kwargs)
+            return original(self.place_of(file), mode, *args, **kwargs)
+
+        return open_
+
+    def _os_opened(self, original: Any) -> Any:
+        def open_(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+            if kwargs.get("dir_fd") is not None or not self._is_ours(path):
+                return int(original(path, flags, *args, **kwargs))
+            if flags & _WRITING_FLAGS:
+                return int(original(self._to_write(path, keeps=not flags & os.O_TRUNC), flags, *args, **kwargs))
+            return int(original(self.place_of(path), flags, *args, **kwargs))
+
+        return open_
+
+    def _saved(self, original: Any) -> Any:
+        def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+            named = isinstance(f, (str, os.PathLike))
+            return original(obj, self._to_write(f, keeps=False) if named else f, *args, **kwargs)
+
+        return save
+
+    def _loaded(self, original: Any) -> Any:
+        def load(f: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(self.place_of(f) if isinstance(f, (str, os.PathLike)) else f, *args, **kwargs)
+
+        return load
+
+    def _removing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def remove(path: Any, *args: Any, **kwargs: Any) -> None:
+            if not self._is_ours(path):
+                return original(path, *args, **kwargs)
+            name = self._name(path)
+            if name in self.written:
+                self.written.discard(name)
+                original(self._below(name))
+            self.removed.add(name)
+            return None
+
+        return remove
+
+    def _moving(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def move(source: Any, target: Any, *args: Any, **kwargs: Any) -> None:
+            if not self._is_ours(source):
+                return original(source, target, *args, **kwargs)
+            name = self._name(source)
+            if name in self.written:
+                original(self._below(name), self._to_write(target, keeps=False))
+                self.written.discard(name)
+            self.removed.add(name)
+            return None
+
+        return move
+
+    def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def make(name: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                original(name, *args, **kwargs)
+            except FileExistsError:
+                if not os.path.isdir(name):
+                    raise
+
+        return make
+
+    def _looking(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def stat(path: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(path if isinstance(path, int) else self.place_of(path), *args, **kwargs)
+
+        return stat
+
+    def _existing(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        def exists(path: Any) -> bool:
+            if isinstance(path, int):
+                return original(path)
+            name = self._name(path)
+            return name in self.written or (name not in self.removed and original(path))
+
+        return exists
+
+
+def _quietly_made(makedirs: Callable[..., None]) -> Callable[[str], None]:
+    def make(folder: str) -> None:
+        makedirs(folder, exist_ok=True)
+
+    return make

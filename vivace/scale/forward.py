@@ -1,0 +1,83 @@
+"""The outermost call of each model with parameters: split over the ranks where that was shown to be right."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.compiler import is_compiling
+
+from vivace.measure.inside.patches import in_place_of
+from vivace.scale.plan import Replicated, Split, find_plan, run_split, signature, still_holds
+from vivace.scale.region import Region
+
+__all__ = ["Forwards", "ScaleError"]
+
+_PROVED_AGAIN = (8, 64)  # calls at which the proof of a split is repeated
+
+
+class ScaleError(RuntimeError):
+    """The ranks no longer compute what one process would: the training must not go on."""
+
+
+class Forwards:
+    """The models seen so far, and how their calls are split. ``meet`` is told each new one, ``tell`` that its calls are
+    planned."""
+
+    def __init__(self, region: Region, meet: Callable[[torch.nn.Module], None], tell: Callable[[], None]) -> None:
+        self.region, self.meet, self.tell = region, meet, tell
+        self.pid = os.getpid()
+        self.plans: WeakKeyDictionary[torch.nn.Module, dict[Any, Any]] = WeakKeyDictionary()
+        self.calls: WeakKeyDictionary[torch.nn.Module, dict[Any, int]] = WeakKeyDictionary()
+        self.splits: set[str] = set()  # names of models that are split
+        self.whole: dict[str, str] = {}  # model → why every rank runs it whole
+        self.inside = False
+
+    def install(self) -> None:
+        original = torch.nn.Module.__call__
+        forwards = self
+
+        def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            elsewhere = forwards.inside or is_compiling() or os.getpid() != forwards.pid  # a loader's worker
+            if elsewhere or next(self.parameters(), None) is None:
+                return original(self, *args, **kwargs)
+            forwards.inside = True
+            try:
+                return forwards.run(self, lambda *a, **k: original(self, *a, **k), args, kwargs)
+            finally:
+                forwards.inside = False
+
+        torch.nn.Module.__call__ = in_place_of(original, call)  # type: ignore[method-assign]
+
+    def run(self, root: torch.nn.Module, call: Any, args: Any, kwargs: Any) -> Any:
+        if root not in self.plans:
+            self.plans[root], self.calls[root] = {}, {}
+            self.meet(root)
+        key = signature(root, args, kwargs)
+        plan = self.plans[root].get(key)
+        if plan is None:
+            plan = self.plans[root][key] = find_plan(root, call, args, kwargs, self.region)
+            self._tell(root, plan)
+        if isinstance(plan, Replicated):
+            return call(*args, **kwargs)
+        self._prove_again(root, key, plan, call, args, kwargs)
+        return run_split(call, args, kwargs, plan, self.region)
+
+    def _prove_again(self, root: Any, key: Any, plan: Split, call: Any, args: Any, kwargs: Any) -> None:
+        count = self.calls[root][key] = self.calls[root].get(key, 0) + 1
+        if count in _PROVED_AGAIN and not still_holds(root, call, args, kwargs, plan, self.region):
+            raise ScaleError(
+                f"at call {count}, {type(root).__name__} gives other outputs for parts of the batch than for the whole"
+            )
+
+    def _tell(self, root: torch.nn.Module, plan: Any) -> None:
+        name = type(root).__name__
+        if isinstance(plan, Split):
+            self.splits.add(name)
+            self.whole.pop(name, None)
+        elif name not in self.splits:
+            self.whole[name] = plan.reason
+        self.tell()

@@ -1,0 +1,133 @@
+"""Gradients are averaged over the ranks right after each backward pass: what the script reads is the whole gradient."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+from weakref import ref
+
+import torch
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+from vivace.measure.inside.patches import in_place_of
+from vivace.scale.crossing import mean_over_ranks
+from vivace.scale.group import Group
+
+__all__ = ["Gradients"]
+
+_BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel has it
+
+
+class Gradients:
+    """Knows the parameters in the order in which every rank met them."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self._pid = os.getpid()
+        self._known: dict[int, Any] = {}
+        self._averaged: dict[int, tuple[int, int]] = {}
+
+    def add(self, parameters: Iterable[torch.Tensor]) -> None:
+        for parameter in parameters:
+            if id(parameter) not in self._known:
+                self._known[id(parameter)] = ref(parameter)
+
+    def parameters(self) -> list[torch.Tensor]:
+        alive = ((key, known()) for key, known in list(self._known.items()))
+        return [parameter for _, parameter in alive if parameter is not None]
+
+    def install(self) -> None:
+        self._after_backward()
+        self._after_grad()
+        self._with_optimizers()
+
+    def average(self) -> None:
+        """Those that changed on any rank since they were last the same everywhere."""
+        if os.getpid() != self._pid:
+            return
+        parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        changed = torch.tensor([self._has_changed(each) for each in parameters], dtype=torch.uint8)
+        if not parameters:
+            return
+        self.group.largest(changed)
+        chosen = [parameter for parameter, yes in zip(parameters, changed.tolist()) if yes]
+        for parameter in chosen:
+            if parameter.grad is None:  # no row of this rank reached it
+                parameter.grad = torch.zeros_like(parameter)
+        for bucket in _buckets(chosen):
+            self._average_bucket(bucket)
+        for parameter in chosen:
+            self._averaged[id(parameter)] = _version(parameter)
+
+    def _has_changed(self, parameter: torch.Tensor) -> bool:
+        return parameter.grad is not None and self._averaged.get(id(parameter)) != _version(parameter)
+
+    def _average_bucket(self, bucket: list[torch.Tensor]) -> None:
+        gradients = [_dense(parameter) for parameter in bucket]
+        with torch.no_grad():
+            flat = self.group.sum(_flatten_dense_tensors(gradients)).div_(self.group.world)
+            for parameter, mean in zip(bucket, _unflatten_dense_tensors(flat, gradients)):
+                assert parameter.grad is not None
+                if parameter.grad.is_sparse:
+                    parameter.grad = mean.to_sparse(parameter.grad.sparse_dim())
+                else:
+                    parameter.grad.copy_(mean)
+
+    def _after_backward(self) -> None:
+        original = torch.autograd.backward
+
+        def backward(*args: Any, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            self.average()
+
+        torch.autograd.backward = in_place_of(original, backward)
+
+    def _after_grad(self) -> None:
+        original = torch.autograd.grad
+
+        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            results = original(outputs, inputs, *args, **kwargs)
+            asked = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+            return tuple(
+                mean_over_ranks(result, self.group) if result is not None and id(tensor) in self._known else result
+                for tensor, result in zip(asked, results)
+            )
+
+        torch.autograd.grad = in_place_of(original, grad)
+
+    def _with_optimizers(self) -> None:
+        original = torch.optim.Optimizer.add_param_group
+
+        def add_param_group(optimizer: Any, group: Any) -> None:
+            original(optimizer, group)
+            self.add(optimizer.param_groups[-1]["params"])
+
+        stand_in: Any = in_place_of(original, add_param_group)
+        torch.optim.Optimizer.add_param_group = stand_in  # type: ignore[method-assign]
+
+
+def _version(parameter: torch.Tensor) -> tuple[int, int]:
+    assert parameter.grad is not None
+    return id(parameter.grad), parameter.grad._version
+
+
+def _dense(parameter: torch.Tensor) -> torch.Tensor:
+    gradient = parameter.grad
+    assert gradient is not None
+    return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+def _buckets(parameters: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Of one dtype and device each, and of a size that is worth a message."""
+    open_ones: dict[Any, list[torch.Tensor]] = {}
+    sizes: dict[Any, int] = {}
+    for parameter in parameters:
+        assert parameter.grad is not None
+        key = (parameter.grad.dtype, parameter.grad.device)
+        open_ones.setdefault(key, []).append(parameter)
+        sizes[key] = sizes.get(key, 0) + parameter.numel() * parameter.grad.element_size()
+        if sizes[key] >= _BUCKET_BYTES:
+            yield open_ones.pop(key)
+            sizes.pop(key)
+    yield from open_ones.values()

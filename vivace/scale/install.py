@@ -1,0 +1,84 @@
+"""Puts the split in place, right after ``import torch`` in each rank. Called by the practice ``ddp``."""
+
+from __future__ import annotations
+
+import atexit
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+
+from vivace.measure.inside.patches import in_place_of
+from vivace.scale import region as regions
+from vivace.scale.drift import Drift
+from vivace.scale.files import Shadow
+from vivace.scale.forward import Forwards
+from vivace.scale.gradients import Gradients
+from vivace.scale.group import Group
+from vivace.scale.place import ScalePlace
+
+__all__ = ["install"]
+
+_SEED = 20180909  # any, but the same on every rank: for scripts that leave it to chance
+
+
+def install(place: ScalePlace, tell: Callable[[list[str], dict[str, str], int], None]) -> None:
+    """``tell`` is called whenever a model was met: those that are split, those that are not and why, over how many."""
+    _same_chance()
+    group = Group(place)
+    _refuse_distributed(place)
+    region = regions.Region(group)
+    gradients = Gradients(group)
+    forwards = Forwards(
+        region,
+        lambda root: _meet(root, gradients, group),
+        lambda: tell(sorted(forwards.splits), dict(forwards.whole), place.world),
+    )
+    drift = Drift(group, gradients.parameters)
+    gradients.install()
+    drift.install()
+    regions.install(region)
+    forwards.install()
+    if place.rank > 0:
+        _keep_files_apart()
+
+
+def _meet(root: torch.nn.Module, gradients: Gradients, group: Group) -> None:
+    """A model before its first call: from here on it is one model on all ranks."""
+    gradients.add(root.parameters())
+    with torch.no_grad():
+        group.from_first([*root.parameters(), *root.buffers()])
+
+
+def _keep_files_apart() -> None:
+    folder, remove = Path(tempfile.mkdtemp(prefix="vivace-files-")), shutil.rmtree
+    atexit.register(remove, folder, ignore_errors=True)
+    Shadow(folder).install()
+
+
+def _same_chance() -> None:
+    """torch starts from a fixed seed by itself; Python and numpy do not."""
+    random.seed(_SEED)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(_SEED)
+
+
+def _refuse_distributed(place: ScalePlace) -> None:
+    original = torch.distributed.init_process_group
+
+    def init_process_group(*args: Any, **kwargs: Any) -> None:
+        if place.rank == 0:
+            sys.stderr.write(
+                "vivace: this script is distributed already (it calls init_process_group): "
+                f"start it without --ranks, with torchrun --nproc-per-node {place.world}\n"
+            )
+        raise SystemExit(2)
+
+    torch.distributed.init_process_group = in_place_of(original, init_process_group)

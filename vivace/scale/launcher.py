@@ -1,0 +1,140 @@
+"""Starts a command as several ranks on this machine: ``python -m vivace.scale.launcher --ranks 4 … -- COMMAND``.
+
+Each rank gets its number in a variable of vivace's own and, where there are GPUs, one of them. The output of rank 0 is
+the output; the others' goes to ``rank-N.log`` in the run's folder. A rank that fails ends the others. Standard library
+only: the command's Python may be another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vivace.protocol.rank import RANK_VARIABLE, WORLD_VARIABLE
+from vivace.scale.place import SCALE_VARIABLE, ScalePlace
+
+__all__ = ["launch", "main"]
+
+_POLL_S = 0.1
+_GRACE_S = 15.0  # between asking a rank to end and killing it
+_HIDDEN = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS",
+)  # fmt: skip
+
+
+def launch(command: Sequence[str], ranks: int, folder: Path) -> int:
+    """Run it to its end; the exit code of the first rank that failed, or 0."""
+    folder.mkdir(parents=True, exist_ok=True)
+    gpus = _gpus()
+    with tempfile.TemporaryDirectory(prefix="vivace-") as meeting:
+        processes = [
+            _start(command, ScalePlace(rank, ranks, f"file:{meeting}", rank, len(gpus) >= ranks), gpus, folder)
+            for rank in range(ranks)
+        ]
+        with _passed_on(processes):
+            return _wait(processes, folder)
+
+
+def _start(command: Sequence[str], place: ScalePlace, gpus: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+    environment[SCALE_VARIABLE] = place.to_text()
+    environment[RANK_VARIABLE], environment[WORLD_VARIABLE] = str(place.rank), str(place.world)
+    environment.setdefault("PYTHONHASHSEED", "0")  # the order of a set is a decision, too
+    if gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = gpus[place.local_rank % len(gpus)]
+    else:
+        cores = max(1, len(os.sched_getaffinity(0)) // place.world)
+        environment.setdefault("OMP_NUM_THREADS", str(cores))
+    if place.rank == 0:
+        return subprocess.Popen(list(command), env=environment)
+    with (folder / f"rank-{place.rank}.log").open("wb") as log:
+        return subprocess.Popen(
+            list(command), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+
+
+def _gpus() -> list[str]:
+    """Their names for CUDA_VISIBLE_DEVICES; none where there is no driver."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name for name in named.split(",") if name.strip()]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [str(index) for index, line in enumerate(listed.splitlines()) if line.startswith("GPU ")]
+
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> int:
+    while True:
+        codes = [process.poll() for process in processes]
+        failed = next((rank for rank, code in enumerate(codes) if code not in (None, 0)), None)
+        if failed is not None:
+            _end(processes)
+            return _tell_failure(processes, failed, folder)
+        if all(code == 0 for code in codes):
+            return 0
+        time.sleep(_POLL_S)
+
+
+def _tell_failure(processes: Sequence[subprocess.Popen[bytes]], failed: int, folder: Path) -> int:
+    code = processes[failed].returncode
+    if failed > 0:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        where = folder / f"rank-{failed}.log"
+        sys.stderr.write(f"vivace: rank {failed} ended with {how}, and the others with it; its output: {where}\n")
+    return code if code >= 0 else 128 - code
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.terminate()
+    until = time.monotonic() + _GRACE_S
+    while time.monotonic() < until and any(process.poll() is None for process in processes):
+        time.sleep(_POLL_S)
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _passed_on(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Ctrl-C of a terminal reaches the ranks by itself; a signal to us alone is theirs."""
+
+    def pass_on(number: int, _frame: object) -> None:
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m vivace.scale.launcher", description=__doc__)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    asked = parser.parse_args()
+    command = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
+    sys.exit(launch(command, asked.ranks, asked.folder))
+
+
+if __name__ == "__main__":
+    main()
