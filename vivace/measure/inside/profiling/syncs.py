@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from vivace.measure.inside.places import is_library, is_torch_or_ours, short_name, source_line
+from vivace.measure.inside.places import short_name, source_line, user_frame
 
 __all__ = ["SyncWatch"]
 
@@ -65,11 +65,7 @@ class SyncWatch:
 
     def _note(self, frame: FrameType | None, operation: str | None) -> None:
         """Charge it to the nearest line of the user's own code; a library in between (a trainer) is named too."""
-        via = None
-        while frame is not None and is_library(frame.f_code.co_filename):
-            if via is None and not is_torch_or_ours(frame.f_code.co_filename):
-                via = frame
-            frame = frame.f_back
+        frame, via = user_frame(frame)
         place = frame or via
         if place is not None:
             code = operation if operation and via is None else source_line(place)
