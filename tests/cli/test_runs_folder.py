@@ -42,7 +42,7 @@ def test_inside_a_job_it_is_the_runs_own_folder(sent: Path):
 
 
 def test_status_looks_there(sent: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vivace.cli.status.ask_slurm", lambda _job: None)
+    monkeypatch.setattr("vivace.cli.status.ask_tasks", lambda _job: [])
     monkeypatch.setattr("vivace.cli.status.energy_j", lambda _job: None)
     assert '"job_id": "77"' in output_of("status", "train", "--json", runs=sent.parent)
 

@@ -115,7 +115,7 @@ def test_a_training_is_checked_and_run(vivace_alone: Callable[..., Done], tmp_pa
     checked = vivace_alone("check", "--json", "--no-probes", "--steps", "8", "--", *train)
     assert checked.code == 0, checked.err
     assert checked.record["verdict"] in {"improvable", "tuned", "unexplained", "unknown"}
-    (folder,) = (tmp_path / "runs").iterdir()
+    (folder,) = (tmp_path / "vivace-runs").iterdir()
     assert json.loads((folder / "measurement.json").read_text())["machine"]["torch_version"]
     assert vivace_alone("report", str(folder)).code == 0
     ran = vivace_alone("run", "--with", "fused_optimizer", "--", *train)

@@ -57,7 +57,8 @@ def status(
     run = runs[-1] if runs else None
     job_id = job if is_job_id(job) else run.job_id if run else _in_queue(job)
     tasks = ask_tasks(job_id) if job_id else []
-    _note(unreadable_runs(output) if run is None else unreadable_records(Path(run.folder)))
+    unread = [note for place in places(output) for note in unreadable_runs(place)]
+    _note(unread if run is None else unreadable_records(Path(run.folder)))
     if not tasks and run is None:
         raise UserError(
             f"Slurm knows no job {job!r}",

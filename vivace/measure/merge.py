@@ -8,6 +8,7 @@ from typing import Any
 from vivace import __version__
 from vivace.hardware.catalogue import find_gpu
 from vivace.hardware.specs import peak_tflops
+from vivace.measure.all_ranks import host_series, mean_series, waiting_for_ranks_ms
 from vivace.measure.contradictions import contradictions
 from vivace.measure.inside.steps.timeline import PHASES
 from vivace.measure.one_offs import without_one_offs
@@ -61,7 +62,8 @@ def merge(
 ) -> Measurement:
     payloads, left_out = without_one_offs(payloads)
     first = payloads[0]
-    steps = len(first.series.step)
+    series, on_host = mean_series(payloads), host_series(payloads)
+    steps = len(series.step)
     # The rank that failed first is the cause; the others only lost their peer.
     partial = sorted((p for p in payloads if p.status is not Status.COMPLETE), key=lambda p: p.written_at)
     flops = _flops(first)
@@ -85,12 +87,12 @@ def merge(
         micro_batches=first.micro_batches,
         optimizers=first.optimizers,
         skipped_steps=first.skipped_steps,
-        step_ms=spread(first.series.step) if steps else None,
-        steps_vary=steps_vary(first.series.step, first.series.phases),
-        phases_ms=_phases(first.series),
-        host_phases_ms=_phases(first.host_series) if first.host_series else {},
+        step_ms=spread(series.step) if steps else None,
+        steps_vary=steps_vary(series.step, series.phases),
+        phases_ms=_phases(series),
+        host_phases_ms=_phases(on_host) if on_host else {},
         clock=first.clock,
-        series_ms={"step": tuple(first.series.step), **{n: tuple(v) for n, v in first.series.phases.items()}},
+        series_ms={"step": tuple(series.step), **{n: tuple(v) for n, v in series.phases.items()}},
         losses=_mean_losses(payloads),
         trajectory=_mean_columns([p.trajectory for p in payloads]),
         gradient_norms={int(step): norm for step, norm in first.gradient_norms.items()},
@@ -102,6 +104,7 @@ def merge(
         recompiled=first.recompiled,
         gradient_syncs=first.gradient_syncs,
         imbalance_ms=_imbalance_ms(payloads),
+        waiting_for_ranks_ms=waiting_for_ranks_ms(payloads),
         input_imbalance=_input_imbalance(payloads),
         structure=Structure(**first.structure),
         practices=practices or {},

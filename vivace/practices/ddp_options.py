@@ -105,7 +105,7 @@ def _exposed_communication_ms(m: Measurement) -> float:
     """Communication that no computation hides: as profiled on a GPU, else as the wait after the last gradient."""
     if on_gpu(m) and m.profile is not None and m.profile.communication_exposed_ms_per_step is not None:
         return m.profile.communication_exposed_ms_per_step
-    return phase_ms(m, "communication")
+    return max(0.0, phase_ms(m, "communication") - (m.waiting_for_ranks_ms or 0.0))  # no option makes a rank faster
 
 
 def _bucket_copies_ms(m: Measurement) -> float:

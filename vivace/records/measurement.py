@@ -312,6 +312,9 @@ class Measurement(Record):
     recompiled: int | None = Field(None, description="frames that torch.compile compiled in the timed steps")
     gradient_syncs: float | None = Field(None, description="gradient exchanges of DDP per optimizer step")
     imbalance_ms: float | None = Field(None, description="per step, slowest rank's computing over the ranks' mean")
+    waiting_for_ranks_ms: float | None = Field(
+        None, description="per step, the part of communication in which a rank waits for slower ones; mean of the ranks"
+    )
     input_imbalance: float | None = Field(None, description="share, largest rank's inputs over the ranks' mean")
     structure: Structure = Field(default_factory=Structure)
     practices: dict[str, Answer] = Field(default_factory=dict, description="asked by `--with` → what became of it")

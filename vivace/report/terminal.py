@@ -129,6 +129,8 @@ def _rows(record: Measurement) -> list[tuple[str, str]]:
     if profile is not None and profile.idle_during_ms and profile.idle_ms_per_step:
         parts = waits_in_words(profile.idle_during_ms, profile.idle_ms_per_step)
         rows.append(("GPU waits", f"{profile.idle_ms_per_step:.1f} ms per step: {', '.join(parts)}"))
+    if record.waiting_for_ranks_ms is not None and (spent := record.phases_ms.get("communication")) and spent.mean:
+        rows.append(("communication", _communication(spent.mean, record.waiting_for_ranks_ms, len(record.ranks))))
     if record.validation.runs:
         rows.append(
             (
@@ -143,6 +145,11 @@ def _rows(record: Measurement) -> list[tuple[str, str]]:
     if record.losses and record.losses[0] is not None and record.losses[-1] is not None:
         rows.append(("loss", f"{record.losses[0]:.4g} → {record.losses[-1]:.4g}"))
     return rows
+
+
+def _communication(spent_ms: float, waiting_ms: float, ranks: int) -> str:
+    exchange = f"{spent_ms - waiting_ms:.1f} ms per step for the exchange that is not hidden"
+    return f"{exchange}, {waiting_ms:.1f} ms waiting for the slowest rank (mean of {ranks} ranks)"
 
 
 def _throughput(record: Measurement) -> str:
