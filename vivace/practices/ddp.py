@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vivace.practices.engine.change import Change
+from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
 
 if TYPE_CHECKING:
@@ -17,13 +17,17 @@ class Ddp(Change):
 
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
-        self.refused = "the command runs as one process: --ranks 2, or more"
+        self.is_a_rank = False
 
     def over_ranks(self, place: ScalePlace) -> None:
         from vivace.scale.install import install
 
-        self.refused = "no model was called"
+        self.is_a_rank, self.refused = True, "no model was called"
         install(place, self.tell)
+
+    def flags(self) -> None:
+        if not self.is_a_rank:
+            raise NotApplicable("the command runs as one process: --ranks 2, or more")
 
     def tell(self, split: list[str], whole: dict[str, str], world: int) -> None:
         """After each new model: ``whole`` says why every rank runs one as it is."""
