@@ -139,3 +139,35 @@ def test_cuda_graphs_change_no_gradient_and_no_loss(losses: str, none: str, tmp_
     done = run_with(script, ["compile=reduce-overhead"], tmp_path / "graphs")
     assert done.told["compile=reduce-overhead"].startswith("applied")
     assert done.printed == pytest.approx(plain, rel=1e-3)
+
+
+BUILT_IN = """
+import json, torch
+from torch import nn
+from torch._dynamo.utils import counters
+torch.manual_seed(0)
+layers = {
+    "sequence": lambda: nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8)),
+    "blocks": lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True), 3),
+}
+model = layers["WHICH"]()
+names = list(model.state_dict())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    loss = model(torch.ones(2, 4, 8)).square().mean()
+    loss.backward(); optimizer.step(); optimizer.zero_grad()
+same = names == list(model.state_dict())
+print(json.dumps([counters["stats"]["unique_graphs"], same, loss.item()]))
+"""
+
+
+@pytest.mark.parametrize(("which", "word"), [("sequence", "compile"), ("blocks", "compile=regional")])
+def test_a_model_of_built_in_layers_only_is_really_compiled(tmp_path: Path, which: str, word: str):
+    """``nn.Sequential(...).compile()`` alone compiles nothing, and says nothing."""
+    script = BUILT_IN.replace("WHICH", which)
+    compiled = run_with(script, [word], tmp_path / "compiled")
+    graphs, same_names, loss = compiled.printed
+    assert compiled.told[word].startswith("applied")
+    assert 1 <= graphs <= 3
+    assert same_names
+    assert loss == pytest.approx(run_with(script, [], tmp_path / "plain").printed[2], rel=1e-4)

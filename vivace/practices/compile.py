@@ -56,7 +56,7 @@ class Compile(Change):
         if self.same_draws:
             _draw_as_eager_code_does()
         for block in blocks:
-            block.compile(mode=None if self.mode in ("default", "regional") else self.mode)
+            _compile(block, None if self.mode in ("default", "regional") else self.mode)
         self.applied(f"{type(root).__name__}, {self.mode}" + (f": {len(blocks)} blocks" if len(blocks) > 1 else ""))
 
     def flags(self) -> None:
@@ -72,6 +72,20 @@ class Compile(Change):
 
     def outputs(self, value: Any) -> Any:
         return self.graphs.after_forward(value) if self.graphs is not None else value
+
+
+def _compile(block: torch.nn.Module, mode: str | None) -> None:
+    """In place. dynamo skips the frames of torch's own files, so ``compile()`` of a Sequential of built-in layers
+    compiles nothing; called from a frame of ours, they are part of it."""
+    if type(block).forward.__module__.partition(".")[0] != "torch":
+        block.compile(mode=mode)
+        return
+    call = block._call_impl
+
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    block._compiled_call_impl = torch.compile(whole, mode=mode)
 
 
 def _draw_as_eager_code_does() -> None:
