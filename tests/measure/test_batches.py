@@ -89,6 +89,21 @@ def test_padding_is_counted_from_the_rows_ends(rows: list[list[int]], filled: tu
     assert padding((), {"input_ids": ids}) is not None
 
 
+def test_time_first_inputs_are_known_by_the_hidden_state_beside_them():
+    """35 words of 20 texts, as in PyTorch's example word_language_model."""
+    ids, state = torch.zeros(35, 20, dtype=torch.int64), torch.zeros(2, 20, 200)
+    assert describe_inputs((ids, (state, state)), {}) == (20, 700, (35, 20))
+    assert describe_inputs((ids, state), {}) == (20, 700, (35, 20))
+    assert describe_inputs((ids,), {"hidden": state}) == (20, 700, (35, 20))
+    assert describe_inputs((torch.zeros(35, 20, 64), (state, state)), {})[0] == 20
+    batch_first = torch.zeros(2, 35, 200)  # the state of 35 texts of 20 words
+    assert describe_inputs((ids, batch_first), {}) == (35, 700, (35, 20))
+    assert describe_inputs((ids,), {}) == (35, 700, (35, 20))
+    pair = torch.zeros(8, 20, 64), torch.zeros(8, 20, 32)  # two sequences beside each other, batch first
+    assert describe_inputs(pair, {})[0] == 8
+    assert describe_inputs((torch.zeros(8, 3, 4, 4), torch.zeros(8, 3, 5)), {})[0] == 8
+
+
 @pytest.mark.parametrize("letters", [2, 10, 65, 50_000])
 @given(st.integers(0, 2**31))
 def test_text_without_padding_has_none_and_padded_text_has_its_share(letters: int, seed: int):

@@ -106,9 +106,28 @@ def _samples_and_tokens(
         tensor = _first_tensor((args, kwargs))
     if tensor is None:
         return None, None, None
-    samples = int(tensor.shape[0]) if tensor.dim() else 1
+    samples = int(tensor.shape[1 if _is_time_first(tensor, args, kwargs) else 0]) if tensor.dim() else 1
     is_ids = not tensor.is_floating_point() and not tensor.is_complex() and str(tensor.dtype) in _ID_DTYPES
     return samples, tensor.numel() if is_ids and tensor.dim() == 2 else None, tuple(tensor.shape)
+
+
+def _is_time_first(tensor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the batch is the second dimension, by the hidden state beside the inputs: layers x batch x features."""
+    if tensor.dim() not in (2, 3) or tensor.shape[0] == tensor.shape[1]:
+        return False
+    others = [state for state in _tensors((args, kwargs)) if state is not tensor]
+    states = [state for state in others if state.dim() == 3 and state.is_floating_point()]
+    fits = [state.shape[1] == tensor.shape[1] and state.shape[0] != tensor.shape[0] for state in states]
+    return bool(fits) and all(fits)
+
+
+def _tensors(value: Any, depth: int = _DEPTH) -> list[Any]:
+    if hasattr(value, "shape") and hasattr(value, "is_floating_point"):
+        return [value]
+    items = list(value.values()) if isinstance(value, Mapping) else value
+    if depth == 0 or not isinstance(items, (list, tuple)):
+        return []
+    return [tensor for item in items for tensor in _tensors(item, depth - 1)]
 
 
 _ID_DTYPES = ("torch.int64", "torch.int32")
