@@ -66,7 +66,7 @@ def test_the_page_lists_every_exit_code():
 
 
 def test_the_help_lists_every_exit_code(vivace: Callable):
-    for arguments in (["--help"], ["measure", "--help"]):
+    for arguments in (["--help"], ["measure", "--help"], ["find", "loader", "--help"]):
         told = " ".join(re.sub(r"[│\s]+", " ", vivace(*arguments).out).split())
         line = told[told.index("Exit codes:") :]
         assert [int(code) for code in re.findall(r"(?:: |; )(\d+) ", line)] == [*ExitCode]

@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 
 from vivace import __version__
-from vivace.cli.command import TAKES_A_COMMAND
+from vivace.cli.command import EXIT_CODES, TAKES_A_COMMAND
 from vivace.cli.console import make_console
 from vivace.errors import ExitCode, UserError
 
@@ -33,10 +33,6 @@ _COMMANDS = {
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app",
 }  # fmt: skip
 _START_A_COMMAND = ("measure", "check", "run", "tune", "submit")
-_EXIT_CODES = (
-    "Exit codes: 0 done; 1 the answer is no (check --fail-over); 2 wrong command line, nothing measured, or a practice "
-    "does not apply (run --strict); 3 not enough steps; 124 timeout; 130 Ctrl-C; else the command's own."
-)
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
@@ -45,7 +41,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         name="vivace",
         help="Makes PyTorch training fast and proves it, from a laptop to a Slurm supercomputer.",
         no_args_is_help=True,
-        epilog=_EXIT_CODES,
+        epilog=EXIT_CODES,
         add_completion=False,
         rich_markup_mode="markdown" if sys.stderr.isatty() or _asks_for_help(words) else None,
         pretty_exceptions_enable=False,
@@ -59,7 +55,7 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
         else:
             starts = name in _START_A_COMMAND
             app.command(
-                name, context_settings=TAKES_A_COMMAND if starts else None, epilog=_EXIT_CODES if starts else None
+                name, context_settings=TAKES_A_COMMAND if starts else None, epilog=EXIT_CODES if starts else None
             )(command)
     return app
 

@@ -9,7 +9,13 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["TAKES_A_COMMAND", "Command", "training_command"]
+__all__ = ["EXIT_CODES", "TAKES_A_COMMAND", "Command", "training_command"]
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 the answer is no (check --fail-over); 2 wrong command line, nothing measured, or a practice "
+    "does not apply (run --strict); 3 not enough steps; 124 timeout; 130 Ctrl-C; else the command's own."
+)
+"""Below the help of every command that starts one; docs/exit_codes.md has more."""
 
 TAKES_A_COMMAND = {"allow_interspersed_args": False}
 """Of a sub-command: the first word that is no option of vivace begins the command, and later options are its own."""

@@ -12,7 +12,7 @@ import typer
 from rich.console import RenderableType
 from rich.markup import escape
 
-from vivace.cli.command import TAKES_A_COMMAND, Command
+from vivace.cli.command import EXIT_CODES, TAKES_A_COMMAND, Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.resuming import refuse_beside_resume
@@ -48,7 +48,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the output 
 Search = TypeVar("Search", BatchSearch, LoaderSearch)
 
 
-@find_app.command("batch", context_settings=TAKES_A_COMMAND)
+@find_app.command("batch", context_settings=TAKES_A_COMMAND, epilog=EXIT_CODES)
 def batch(
     context: typer.Context,
     command: Command = None,
@@ -98,7 +98,7 @@ def batch(
     _search(find_batch, batch_view, asked, resume, output, name, json, verbose)
 
 
-@find_app.command("loader", context_settings=TAKES_A_COMMAND)
+@find_app.command("loader", context_settings=TAKES_A_COMMAND, epilog=EXIT_CODES)
 def loader(
     context: typer.Context,
     command: Command = None,
