@@ -258,7 +258,7 @@ def test_following_reads_what_comes_after_the_end_too(tmp_path: Path):
         "local",
         "practised",
         "compared",
-        *["..distributed", "..preemption"],
+        "..distributed",
     ],
 )
 def test_examples_in_docstrings(name: str):
