@@ -14,7 +14,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -182,6 +183,18 @@ class SlurmCluster:
             script = f'mount --bind {self.root}/etc/hosts /etc/hosts && hostname node{number} && exec "$@"'
             words = ["unshare", "--mount", "--uts", "--propagation", "slave", "sh", "-c", script, "sh", *words]
         self._spawn(f"slurmd{number}", *words)
+
+    @contextmanager
+    def controller_down(self) -> Iterator[None]:
+        """slurmctld is stopped, and started again with the state that it saved."""
+        controller = self.daemons.pop("slurmctld")
+        controller.terminate()
+        controller.wait()
+        try:
+            yield
+        finally:
+            self._spawn("slurmctld", "slurmctld", "-D")
+            self.wait("slurmctld", lambda: "is UP" in self.run("scontrol", "ping").stdout)
 
     def kill_node(self, number: int) -> None:
         """The node vanishes: slurmd first, then slurmstepd (alive, it would call the job FAILED), then the tasks."""

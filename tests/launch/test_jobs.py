@@ -266,6 +266,11 @@ def test_examples_in_docstrings(name: str):
     assert doctest.testmod(module).failed == 0
 
 
+def test_a_command_that_the_warning_killed_is_told_so():
+    killed = JobInfo(job_id="1", name="deaf", state="FAILED", exit_code=128 + 10)
+    assert "nothing listened, nothing was saved" in status.verdict(killed, None).because
+
+
 def test_without_slurm_the_message_is_clear(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     assert status.ask_slurm("1") is None

@@ -188,22 +188,83 @@ for step, (x,) in enumerate(DataLoader(data, batch_size=1, num_workers=2, worker
     assert "Traceback" not in bench.err(record)
 
 
-def test_a_signal_before_the_program_listens_is_survived_by_one_that_has_saved_before(bench: Bench):
-    """Its second life is signalled while it still imports; a program that never saved would end there."""
-    slow = (
-        "import os, time; print('starts', flush=True); time.sleep(60 * (os.environ.get('SLURM_RESTART_COUNT') == '1'))"
-    )
-    program = slow + LOOP.format(checkpoint="early", steps="done + 5 if done else 10**6")
-    record = bench.submit("--name", "early", command=[sys.executable, "-c", program])
+def warn(bench: Bench, record: dict[str, Any]) -> None:
+    """As Slurm does before the time limit (``--signal=B:USR1@…``): the batch script alone hears it."""
+    bench.cluster.run("scancel", "--batch", "--signal=USR1", record["job_id"])
+
+
+def begins_of(bench: Bench, record: dict[str, Any]) -> list[int]:
+    return [int(step) for step in re.findall(r"^begins at (\d+)", bench.out(record), re.MULTILINE)]
+
+
+def test_a_warning_loses_nothing_however_the_command_was_started_and_whenever_it_comes(bench: Bench):
+    """Side by side, for a requeued job waits some seconds: ``once``, without srun; ``early``, before anything listens;
+    ``late``, when the training is done; ``deaf``, which does not listen at all; ``own``, which has its own handler."""
+
+    def send(name: str, program: str, *options: str) -> dict[str, Any]:
+        return bench.submit("--name", name, *options, command=[sys.executable, "-c", program])
+
+    waits = "import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+    until_resumed = "done + 5 if done else 10**6"
+    once = send("once", LOOP.format(checkpoint="once", steps=until_resumed), "--once")
+    early = send("early", waits + LOOP.format(checkpoint="early", steps=until_resumed))
+    late = send("late", LOOP.format(checkpoint="late", steps=3) + "\nguard.close()\n" + waits + "print('exported')")
+    deaf = send("deaf", waits + "print('ended')")
+    own = send("own", "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print('heard'))\n" + waits)
+    bench.cluster.wait("a step", lambda: last_step(bench, once) >= 1)
+    for record in (early, late, deaf, own):
+        bench.cluster.wait("output", lambda record=record: "up\n" in bench.out(record))  # type: ignore[misc]
+    for record in (once, early, late, deaf, own):
+        warn(bench, record)
+    told = Path(early["folder"]) / f"{early['job_id']}.told"
+    bench.cluster.wait("the warnings", lambda: told.exists() and "heard" in bench.out(own))
+    (bench.folder / "go").touch()
+    for record in (once, early, late, deaf, own):
+        assert bench.end(record) == "COMPLETED", (record["name"], bench.err(record))
+    for record in (once, early):  # stopped, saved, and went on from there
+        first, second = begins_of(bench, record)
+        assert second > first == 0
+    assert begins_of(bench, late) == [0]  # never trained again
+    assert "exported" in bench.out(late)
+    assert bench.out(deaf) == "up\nended\n"
+    assert bench.out(own).count("heard") == 1
+
+
+def test_torchrun_in_a_job_survives_the_warning_and_its_ranks_save(bench: Bench):
+    """Both ways: Slurm's own (to the batch script), and a signal to every process of the step, torchrun's included."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+    def send(name: str, *options: str) -> dict[str, Any]:
+        words = ["--steps", "60", "--step-seconds", "0.2", "--checkpoint", f"{name}.pt"]
+        shape = ("--gpus", "2", "--gpus-per-task", "2")
+        return bench.submit("--name", name, *shape, *options, command=[*torchrun, str(EXAMPLE), *words])
+
+    warned, signalled = send("warned"), send("signalled", "--max-requeues", "0")
+    bench.cluster.wait("a step", lambda: last_step(bench, warned) >= 1, 120)
+    warn(bench, warned)
+    bench.cluster.wait("a step", lambda: last_step(bench, signalled) >= 1, 120)
+    bench.cluster.run("scancel", "--signal=USR1", signalled["job_id"])
+    assert bench.end(signalled) == "FAILED"
+    found = json.loads(bench.vivace("status", "signalled", "--json").stdout)
+    assert (found["exit_code"], found["checkpoint"]) == (85, str(bench.folder.resolve() / "signalled.pt"))
+    assert found["checkpoint_saved_at"] is not None
+    assert "saved a checkpoint, but was not requeued" in found["because"]
+    assert bench.end(warned) == "COMPLETED", bench.err(warned)
+    assert sorted(losses(bench.out(warned))) == [(step, rank) for step in range(60) for rank in range(2)]
+    assert len(re.findall(r"rank 0 of 2 on \S+ begins", bench.out(warned))) == 2
+    assert "restarts 1" in bench.out(warned)
+
+
+def test_a_controller_that_is_down_is_asked_until_it_answers(bench: Bench):
+    loop = LOOP.format(checkpoint="patient", steps="done + 5 if done else 10**6")
+    record = bench.submit("--name", "patient", command=[sys.executable, "-c", loop])
     bench.cluster.wait("a step", lambda: last_step(bench, record) >= 1)
-    bench.cluster.run("scancel", "--signal=USR1", record["job_id"])
-    bench.cluster.wait("the second life", lambda: bench.out(record).count("starts") == 2)
-    bench.cluster.run("scancel", "--signal=USR1", record["job_id"])
+    warn(bench, record)
+    with bench.cluster.controller_down():
+        bench.cluster.wait("patience", lambda: bench.err(record).count("Slurm does not answer") >= 2, 120)
     assert bench.end(record) == "COMPLETED", bench.err(record)
-    assert bench.out(record).count("starts") == 3
-    begins = [int(step) for step in re.findall(r"begins at (\d+)", bench.out(record))]
-    assert len(begins) == 2  # the second life never came so far
-    assert begins[1] > begins[0] == 0
+    first, second = begins_of(bench, record)
+    assert second > first == 0
 
 
 @pytest.mark.slow

@@ -110,15 +110,6 @@ def test_a_job_that_slurm_has_forgotten_is_still_known_by_its_record(bench: Benc
     assert (found["state"], found["because"]) == ("unknown", "its end is not known (Slurm no longer knows the job)")
 
 
-def test_a_script_that_does_not_listen_is_told_why_it_ended(bench: Bench):
-    says = "import time; print('up', flush=True); time.sleep(60)"
-    record = bench.submit("--name", "deaf", command=[sys.executable, "-c", says])
-    bench.cluster.wait("output", lambda: bench.out(record) == "up\n")
-    bench.cluster.run("scancel", "--signal=USR1", record["job_id"])
-    assert bench.end(record) == "FAILED"
-    assert "nothing listened, nothing was saved" in status(bench, "deaf")["because"]
-
-
 def test_an_array_is_shown_by_its_tasks(bench: Bench):
     says = "import os, sys; sys.exit(3 if os.environ['SLURM_ARRAY_TASK_ID'] == '1' else 0)"
     record = bench.submit("--name", "sweep", "--array", "0-2", command=[sys.executable, "-c", says])

@@ -165,7 +165,7 @@ def test_a_long_job_is_cut_in_pieces_that_the_qos_takes():
     assert (pieces.seconds, pieces.count, pieces.qos) == (72000, 5, "qos_gpu_a100-t3")
     assert pieces.max_requeues >= 4
     options = options_of(script_of("jean-zay-a100", 64, "90h", split=True))
-    assert (options["time"], options["signal"]) == ("20:00:00", "USR1@300")
+    assert (options["time"], options["signal"]) == ("20:00:00", "B:USR1@300")
     assert split(a100, 3600, 8, lambda _: 300).count == 1
     with pytest.raises(UserError, match="requeue"):
         script_of("jean-zay-a100", 64, "90h", split=True, requeue=False)
@@ -183,9 +183,9 @@ def test_environments_and_containers():
 
 
 def test_the_signal_fits_the_job():
-    assert options_of(script_of("jean-zay-a100", 8, "20h"))["signal"] == "USR1@300"
-    assert options_of(script_of("jean-zay-a100", 8, "10:00"))["signal"] == "USR1@60"
-    assert options_of(script_of("jean-zay-a100", 8, "1:00"))["signal"] == "USR1@30"
+    assert options_of(script_of("jean-zay-a100", 8, "20h"))["signal"] == "B:USR1@300"
+    assert options_of(script_of("jean-zay-a100", 8, "10:00"))["signal"] == "B:USR1@60"
+    assert options_of(script_of("jean-zay-a100", 8, "1:00"))["signal"] == "B:USR1@30"
     with pytest.raises(UserError, match="before the end"):
         script_of("jean-zay-a100", 8, "5:00", signal_lead_s=300)
     assert "--signal" not in script_of("jean-zay-a100", 8, requeue=False)
@@ -197,7 +197,7 @@ def test_the_shell_gives_back_any_words_unchanged(words: list[str]):
         words[0] = "x"
     job = prepare(JobRequest(command=tuple(words), name="x"), Target(name="t", gpus_per_node=4))
     text = render(job, PLACE)
-    command = text.split('exec "$@"\' rank \\\n    ')[1].split(" || code=$?\n")[0]
+    command = text.split('exec "$@"\' rank \\\n    ')[1].split(" &\nvivace_command=$!\n")[0]
     assert shlex.split(command) == words
 
 

@@ -159,7 +159,7 @@ def test_a_full_disk_keeps_the_old_file_and_names_the_new_one(tmp_path: Path):
             with open("/dev/full", "wb", buffering=0) as disk:
                 disk.write(b"x")
         finally:
-            raise RuntimeError("unexpected pos 704 vs 598")  # noqa: B012
+            raise RuntimeError("unexpected pos 704 vs 598")
 
     with pytest.raises(OSError, match=r"No space left on device.*last\.pt"):
         save_atomically(state(2), path, write=full)

@@ -25,6 +25,7 @@ from vivace.launch.compared import compare, why_not_alike
 from vivace.launch.jobs import JobInfo
 from vivace.launch.logs import Logs, find_logs, find_runs, unreadable_runs
 from vivace.launch.queue import is_job_id, my_jobs
+from vivace.launch.saved import last_checkpoint
 from vivace.launch.status import Verdict, ask_tasks, crashes, energy_j, of_array, verdict, whole_run_s
 from vivace.launch.submit import PLAN
 from vivace.launch.words import slurm_time
@@ -125,6 +126,7 @@ def _table(known: JobInfo | None, run: Run | None, logs: Logs | None) -> dict[st
         "signal": info.signal,
         "restarts": info.restarts,
         "crashes": len(crashes(Path(run.folder), info.job_id)) if run else 0,
+        **_checkpoint(info, run),
         "ran_s": info.run_s,
         "all_starts_ran_s": whole_s,
         "limit_s": info.limit_s,
@@ -142,6 +144,14 @@ def _table(known: JobInfo | None, run: Run | None, logs: Logs | None) -> dict[st
 def _forgotten(run: Run | None) -> JobInfo:
     assert run is not None
     return JobInfo(job_id=run.job_id or "", name=run.name or "", state="UNKNOWN", limit_s=run.time_limit_s)
+
+
+def _checkpoint(info: JobInfo, run: Run | None) -> dict[str, str | None]:
+    saved = last_checkpoint(Path(run.folder), info.job_id) if run else None
+    return {
+        "checkpoint": saved.path if saved else None,
+        "checkpoint_saved_at": saved.saved_at if saved else None,
+    }
 
 
 def _figures(achieved: Achieved | None) -> dict[str, Any]:

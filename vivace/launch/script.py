@@ -16,7 +16,7 @@ from vivace import __version__
 from vivace.errors import UserError
 from vivace.launch.private import Parted, part, private_path
 from vivace.launch.request import JobRequest
-from vivace.launch.shape import Shape, choose_qos, shape_of, split
+from vivace.launch.shape import START_S, Shape, choose_qos, shape_of, split
 from vivace.launch.target import Target
 from vivace.launch.words import output_pattern, sbatch_word, slurm_time
 from vivace.preemption import EXIT_INTERRUPTED
@@ -101,6 +101,8 @@ def render(job: Job, place: Place) -> str:
         private=None if shown.private is None else str(private_path(place.script)),
         requeue=request.requeue,
         max_requeues=job.max_requeues,
+        limit_s=job.seconds,
+        start_s=START_S,
         retry_crash=request.retry_crash,
         exit_interrupted=EXIT_INTERRUPTED,
         once=request.once,
@@ -161,7 +163,7 @@ def _options(job: Job, place: Place) -> list[str]:
 def _requeue_options(job: Job) -> list[str]:
     if not job.request.requeue:
         return ["--no-requeue"]
-    return ["--requeue", f"--signal=USR1@{job.request.lead_s(job.seconds)}"]
+    return ["--requeue", f"--signal=B:USR1@{job.request.lead_s(job.seconds)}"]
 
 
 def _srun_options(job: Job) -> list[str]:

@@ -11,7 +11,7 @@ from vivace.hardware.specs import QosSpec
 from vivace.launch.target import Target
 from vivace.launch.words import slurm_time
 
-__all__ = ["Pieces", "Shape", "choose_qos", "shape_of", "split"]
+__all__ = ["START_S", "Pieces", "Shape", "choose_qos", "shape_of", "split"]
 
 START_S = 180  # what a piece loses at its start: imports, checkpoint, warm-up; of a short piece a twentieth at most
 SPARE_REQUEUES = 5  # for preemptions and node failures: Slurm counts those restarts too

@@ -63,6 +63,9 @@ def _end(table: dict[str, Any], clock: Clock) -> Rows:
         rows.append(("restarts", str(table["restarts"])))
     if table["crashes"]:
         rows.append(("crashes", f"{table['crashes']} (--retry-crash)"))
+    if table["checkpoint"]:
+        when = f"saved {table['checkpoint_saved_at']}" if table["checkpoint_saved_at"] else "no longer there"
+        rows.append(("checkpoint", f"{table['checkpoint']}, {when}"))
     return rows
 
 

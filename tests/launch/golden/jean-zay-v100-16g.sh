@@ -14,8 +14,36 @@
 #SBATCH --qos=qos_gpu-t3
 #SBATCH --time=05:00:00
 #SBATCH --requeue
-#SBATCH --signal=USR1@300
+#SBATCH --signal=B:USR1@300
 #SBATCH --hint=nomultithread
+
+vivace_job=$SLURM_JOB_ID
+if [ -n "$SLURM_ARRAY_JOB_ID" ]; then  # the plain id of an array's last task would requeue the whole array
+    vivace_job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+fi
+
+# This script and rank 0 talk through $vivace_files.told and $vivace_files.state (vivace.preemption), about this start of the job.
+vivace_files=runs/demo-001/$vivace_job
+vivace_command=  # its process
+rm -f "$vivace_files.told" "$vivace_files.state"
+export VIVACE_JOB_FILES="$vivace_files" VIVACE_REQUEUE_BY=script VIVACE_MAX_REQUEUES=10
+
+rank_0_says() {  # listening, saved or done; nothing, when the command does not use vivace.preemption
+    local word=
+    [ -r "$vivace_files.state" ] && read -r word <"$vivace_files.state"
+    echo "$word"
+}
+
+pass_the_warning_on() {  # Slurm gives it to this script alone: torchrun and others would die of the signal
+    warned=yes
+    case $(rank_0_says) in
+        done) return ;;  # nothing is left to interrupt
+        listening | saved) date +%FT%T >"$vivace_files.told" && return ;;  # it looks at this file
+    esac
+    date +%FT%T >"$vivace_files.told"  # for ranks that begin to listen later
+    [ -z "$vivace_command" ] || kill -USR1 "$vivace_command"  # for a command that handles the signal by itself
+}
+trap pass_the_warning_on USR1
 
 cd /home/me/project || exit 1
 
@@ -30,44 +58,64 @@ export PYTHONUNBUFFERED=1
 unset SLURM_EXPORT_ENV  # with --export=NONE, srun would keep these variables from the ranks
 # What vivace records inside the job lies beside its logs: `vivace status` reads it there.
 export VIVACE_RUNS=runs/demo-001
-export VIVACE_REQUEUE_BY=script VIVACE_MAX_REQUEUES=10
 
+set -m  # the command in the background, so that a warning is heard at once, and with Ctrl-C as in the foreground
 # One task a rank. The variables are those that torchrun would set; "$@" is the command, word for word.
+# A process that does not handle the warning (torchrun, a rank that still imports) ignores it.
 code=0
 srun --kill-on-bad-exit=1 --cpus-per-task=10 \
-    bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS; exec "$@"' rank \
-    python dlojz.py --batch-size 128 || code=$?
+    bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
+        trap "" USR1; exec "$@"' rank \
+    python dlojz.py --batch-size 128 &
+vivace_command=$!
+while warned=; wait "$vivace_command"; code=$?; [ -n "$warned" ]; do :; done
 
-job=$SLURM_JOB_ID
-if [ -n "$SLURM_ARRAY_JOB_ID" ]; then  # the plain id of an array's last task would requeue the whole array
-    job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-fi
+ask_state() {  # while Slurm's controller is down, asks again with longer pauses, for as long as the job may run
+    local pause=5 answer
+    until answer=$(timeout 60 scontrol --oneliner show job "$vivace_job" 2>&1) || [[ $answer == *"Invalid job id"* ]]; do
+        if [ $((SECONDS + pause)) -ge 18000 ]; then
+            answer=
+            break
+        fi
+        echo "vivace: Slurm does not answer, asking again in $pause s: ${answer##*$'\n'}" >&2
+        sleep "$pause"
+        pause=$((pause < 40 ? 2 * pause : 60))
+    done
+    state=$(sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p' <<<"$answer")
+}
 
 job_goes_on() {  # a job that someone cancelled is not to start again
-    local state
-    state=$(timeout 60 scontrol --oneliner show job "$job" | sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p')
+    ask_state
     [ "$state" = RUNNING ] || { echo "vivace: not requeued, the job is ${state:-unknown to Slurm}" >&2; return 1; }
 }
 
 start_again() {
+    local refusals=0
     if [ "${SLURM_RESTART_COUNT:-0}" -ge 10 ]; then
         echo "vivace: not requeued again after 10 restarts; the last checkpoint is kept" >&2
-    elif timeout 60 scontrol requeue "$job"; then
-        echo "vivace: requeued, restart $((${SLURM_RESTART_COUNT:-0} + 1)) of at most 10"
-        timeout 20 scontrol --oneliner show job "$job" | grep -q 'JobState=\(PENDING\|REQUEUE\|COMPLETING\)' ||
-            echo "vivace: but the queue does not show it as pending: see squeue --me" >&2
-    else
-        echo "vivace: scontrol could not requeue the job; send it again to go on from the checkpoint" >&2
+        return
     fi
+    until timeout 60 scontrol requeue "$vivace_job"; do
+        refusals=$((refusals + 1))
+        if [ "$refusals" -ge 3 ] || ! sleep 5 || ! job_goes_on; then
+            echo "vivace: scontrol could not requeue the job; send it again to go on from the checkpoint" >&2
+            return
+        fi
+    done
+    echo "vivace: requeued, restart $((${SLURM_RESTART_COUNT:-0} + 1)) of at most 10"
+    ask_state
+    [[ $state =~ ^(PENDING|REQUEUE|COMPLETING) ]] ||
+        echo "vivace: but the queue does not show it as pending: see squeue --me" >&2
 }
 
-# 85: the ranks were told to stop, saved, and ask to go on later (vivace.preemption).
-saved=runs/demo-001/$job.saved
-if [ "$code" -eq 85 ]; then
-    date +%FT%T >>"$saved"
+# The ranks were told to stop, saved, and ask to go on later. torchrun makes another code of their 85.
+if [ "$code" -eq 85 ] || [ "$(rank_0_says)" = saved ]; then
+    code=85
+    date +%FT%T >>"$vivace_files.saved"
     job_goes_on && start_again
-# 138: SIGUSR1 ended a rank. A command that saved before does listen: this time it had not yet begun to.
-elif [ "$code" -eq 138 ] && [ -e "$saved" ]; then
+# 138: SIGUSR1 ended it. It had not yet begun to listen when it saved before, or when it has just begun to run.
+elif [ "$code" -eq 138 ] && [ "$(rank_0_says)" != done ] &&
+    { [ -e "$vivace_files.saved" ] || [ "$SECONDS" -lt 180 ]; }; then
     job_goes_on && start_again
 fi
 exit "$code"
