@@ -47,6 +47,47 @@ def test_a_command_that_deletes_the_runs_folder_keeps_its_exit_code(vivace):
     assert json.loads((done.folder / "run.json").read_text())["state"] == "completed"
 
 
+EXITS_85 = (sys.executable, "-S", "-c", "import sys; sys.exit(85)")  # 85: start me again
+
+
+def run_in_shell(script: str, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """``script`` starts ``"$@"``, which is ``vivace run`` of the command."""
+    words = [sys.executable, "-m", "vivace", "run", "--with", "fused_optimizer", "--", *command]
+    return subprocess.run(
+        ["bash", "-c", script, "bash", *words],
+        env=environment(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_record_that_cannot_be_written_does_not_cost_the_exit_code(tmp_path: Path):
+    """A full disk made a 2 of the 85 that asks the job script to requeue. Here no file may have a byte."""
+    done = run_in_shell('ulimit -f 0; exec "$@"', tmp_path, *EXITS_85)
+    assert done.returncode == 85, done.stderr
+    assert "the record of this run could not be written: File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_under_the_log_does_not_cost_the_exit_code(tmp_path: Path):
+    assert run_in_shell('exec "$@" 2>/dev/full', tmp_path, *EXITS_85).returncode == 85
+
+
+def test_a_working_folder_that_is_deleted_is_one_sentence(tmp_path: Path):
+    program = "import os, shutil, sys; shutil.rmtree(os.getcwd()); sys.exit(85)"
+    (tmp_path / "during").mkdir()
+    during = run_in_shell('exec "$@"', tmp_path / "during", sys.executable, "-S", "-c", program)
+    assert during.returncode == 85, during.stderr
+    assert "the command deleted" in during.stderr
+    before = run_in_shell('mkdir gone; cd gone; rmdir ../gone; exec "$@"', tmp_path, *EXITS_85)
+    assert before.returncode == 2
+    assert "the working folder no longer exists: it was deleted" in before.stderr
+    for done in (during, before):
+        assert "Traceback" not in done.stderr
+
+
 def test_strict_makes_it_an_error(vivace):
     done = vivace("run", "--strict", "--with", "workers=2", "--", *PLAIN)
     assert done.code == 2

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["application", "main"]
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # a full disk can meet any file that we write
+_STDERR = 2
 
 # Each sub-command, and where it is. Only the one that is asked for is imported: together they take half a second.
 _COMMANDS = {
@@ -84,13 +85,18 @@ class _PatientFile(io.FileIO):
     """A file whose reader may go away (``vivace … | head -1``): what comes after is dropped, without an error.
 
     Caught here and not around ``app()``: rich and typer turn a broken pipe into exit code 1 before we see it, and the
-    command that is measured must go on, and keep its exit code.
+    command that is measured must go on, and keep its exit code. For the same reason a full disk under stderr (a job's
+    log) is no error. Under stdout it is one: there lies what was asked for.
     """
 
     def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]
         try:
             return super().write(data)
         except BrokenPipeError:
+            return memoryview(data).nbytes
+        except OSError as error:
+            if self.fileno() != _STDERR or error.errno not in _NO_ROOM:
+                raise
             return memoryview(data).nbytes
 
 
@@ -108,10 +114,20 @@ def _patient(stream: TextIO | None) -> TextIO:
     return io.TextIOWrapper(raw, stream.encoding, errors, line_buffering=bool(stream.line_buffering))
 
 
+def _check_working_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UserError(
+            "the working folder no longer exists: it was deleted", hint="cd to a folder that exists"
+        ) from None
+
+
 def main() -> None:
     """Entry point: a user's mistake is one sentence and a hint on stderr, and an ``ExitCode``; never a traceback."""
     sys.stdout, sys.stderr = _patient(sys.stdout), _patient(sys.stderr)
     try:
+        _check_working_folder()
         application(sys.argv[1:])()
     except UserError as error:
         console = make_console(stderr=True, highlight=False)

@@ -72,6 +72,9 @@ def run(
     if ran.folder_gone and first:
         text = f"the command deleted {ran.folder}, so it is not known which practices were applied; use -o FOLDER"
         console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
+    if ran.unrecorded and first:
+        text = f"the record of this run could not be written: {ran.unrecorded}"
+        console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
     raise typer.Exit(ran.exit_code)
 
 

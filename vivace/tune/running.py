@@ -44,6 +44,8 @@ class Ran:
     """With ``strict``: the practices that it failed for although the command itself ended well."""
     folder_gone: bool = False
     """The command deleted the run's folder: what became of the practices is not known."""
+    unrecorded: str | None = None
+    """Why the run's record could not be written (a full disk); the exit code is the command's all the same."""
 
 
 def read_words(text: str) -> tuple[str, ...]:
@@ -89,6 +91,7 @@ def run(
     if not command:
         raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
     folder = new_run_folder(_place(output), name or name_of_command(command))
+    whole = folder.absolute()  # the command may delete the working folder
     request = ProcessRequest(
         folder=str(folder.resolve()), entry=Entry.PRACTICES, measure=False, practices=tuple(words), strict=strict
     )
@@ -102,29 +105,37 @@ def run(
         started_at=started_at,
         folder=str(folder),
     )
-    record.save(folder / RECORD)
+    _keep(record, whole)
     environment = environment_for(request, {**environment_of(words), **os.environ})
     try:
         process = _start(_over_ranks(command, ranks, folder), environment)
     except UserError:
-        record.model_copy(update={"state": "failed", "ended_at": _now()}).save(folder / RECORD)
+        _keep(record.model_copy(update={"state": "failed", "ended_at": _now()}), whole)
         raise
-    code = _wait(process, folder, on_told)
-    gone = not folder.is_dir()
-    folder.mkdir(parents=True, exist_ok=True)  # the record must not be lost, nor the command's exit code
-    told = _told(folder) or _refused_by_the_process(folder, words)
+    code = _wait(process, whole, on_told)
+    gone = not whole.is_dir()
+    told = _told(whole) or _refused_by_the_process(whole, words)
     # No word about a practice: nothing trained, or vivace was kept out of the process (`python -I`, another vivace).
     missing = tuple(word for word in words if word not in told or not told[word].applied)
     ended_too_early = strict and code == 0 and bool(missing)
     code = ExitCode.NOTHING if ended_too_early else code
     state: RunState = "completed" if code == 0 else "cancelled" if code in (130, 143) else "failed"
-    record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told}).save(
-        folder / RECORD
-    )
-    for pattern in ("practices-*.json", _REFUSED, UNMEASURED):
-        for path in folder.glob(pattern):
-            path.unlink(missing_ok=True)
-    return Ran(code, folder, told, missing if ended_too_early else (), gone)
+    ended = record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told})
+    unrecorded = _keep(ended, whole)
+    return Ran(code, folder, told, missing if ended_too_early else (), gone, unrecorded)
+
+
+def _keep(record: Run, folder: Path) -> str | None:
+    """Write the record, or say why not: whatever happens to it, the training and its exit code come first."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        record.save(folder / RECORD)
+        for pattern in ("practices-*.json", _REFUSED, UNMEASURED) if record.exit_code is not None else ():
+            for path in folder.glob(pattern):
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        return f"{error.strerror or error} ({error.filename or folder})"
+    return None
 
 
 def _told(folder: Path) -> dict[str, PracticeAnswer]:
