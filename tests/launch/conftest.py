@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,10 @@ class Bench:
             "COLUMNS": "250",
         }
 
-    def vivace(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def vivace(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "vivace", *words],
-            env=self.env,
+            env={**self.env, **(env or {})},
             cwd=self.folder,
             capture_output=True,
             text=True,

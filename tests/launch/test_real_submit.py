@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -261,3 +262,53 @@ def test_options_that_slurm_users_expect(bench: Bench, tmp_path: Path):
     done = bench.vivace("submit", "--cluster", "testbed", "--reservation", "course", "--", "true")
     assert done.returncode == 2
     assert "reservation" in done.stderr.lower()
+
+
+def in_front(bench: Bench, program: str, script: str) -> dict[str, str]:
+    """The environment in which ``script`` is found before Slurm's own program, whose path is ``$REAL``."""
+    real = shutil.which(program, path=bench.env["PATH"])
+    folder = bench.folder / "in front"
+    folder.mkdir(exist_ok=True)
+    (folder / program).write_text(f"#!/bin/bash\nREAL={real}\n{script}\n")
+    (folder / program).chmod(0o755)
+    return {"PATH": f"{folder}:{bench.env['PATH']}"}
+
+
+def test_a_job_that_slurm_took_keeps_its_folder_and_its_number_is_told(bench: Bench):
+    """``scontrol show`` that fails, and a record that cannot be written, after ``sbatch`` has queued the job."""
+    submit = ("submit", "--cluster", "testbed", "--time", "5:00", "--json", "--name", "kept", "--", "true")
+    silent = 'case "$*" in *"show job"*) echo "slurm_load_jobs error: Unable to contact" >&2; exit 1 ;; esac\n'
+    unconfirmed = bench.vivace(*submit, env=in_front(bench, "scontrol", silent + 'exec "$REAL" "$@"'))
+    shutil.rmtree(bench.folder / "in front")
+    blocks = 'case "$*" in *--test-only*) ;; *) mkdir "$(dirname "${@: -1}")/run.json" ;; esac\n'
+    unwritten = bench.vivace(*submit, env=in_front(bench, "sbatch", blocks + 'exec "$REAL" "$@"'))
+    for done, sentence in (
+        (unconfirmed, "Slurm did not confirm it"),
+        (unwritten, "run.json cannot"),
+    ):
+        assert done.returncode == 0, done.stderr
+        (record,) = json.loads(done.stdout)
+        assert len(record["warnings"]) == 1
+        assert sentence in record["warnings"][0]
+        assert f"warning: job {record['job_id']} is in the queue, but" in done.stderr
+        assert (Path(record["folder"]) / "job.sh").is_file()
+        assert bench.end(record) == "COMPLETED"
+
+
+def test_a_product_is_checked_whole_before_the_first_job_is_sent_and_what_was_sent_is_told(bench: Bench):
+    submit = ("submit", "--cluster", "testbed", "--time", "5:00", "--json", "--name", "many")
+    done = bench.vivace(*submit, "--gpus", "1,2,400", "--", "sleep", "60")
+    assert done.returncode == 2
+    assert json.loads(done.stdout) == []
+    assert "would never start: it asks for 100 nodes" in done.stderr
+    assert bench.cluster.run("squeue", "-h", "-n", "many").stdout == ""
+    refuse = '{ echo "sbatch: error: no" >&2; exit 1; }'
+    second = f'case "$*" in *--test-only*) ;; *) mkdir first 2>/dev/null || {refuse} ;; esac\n'
+    refused = bench.vivace(
+        *submit, "--gpus", "1,2,4", "--", "true", env=in_front(bench, "sbatch", second + 'exec "$REAL" "$@"')
+    )
+    assert refused.returncode == 2
+    (record,) = json.loads(refused.stdout)
+    assert f"sbatch refused: no (1 of 3 jobs are in the queue: {record['job_id']})" in " ".join(refused.stderr.split())
+    assert [folder.name for folder in Path(record["folder"]).parent.iterdir()] == [Path(record["folder"]).name]
+    assert bench.end(record) == "COMPLETED"

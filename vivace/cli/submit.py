@@ -29,8 +29,8 @@ from vivace.launch.private import part
 from vivace.launch.request import ContainerKind, JobRequest
 from vivace.launch.script import Place, parted, prepare, render
 from vivace.launch.storage import storage_notes
-from vivace.launch.submit import SCRIPT, product
-from vivace.launch.submit import submit as send_job
+from vivace.launch.submit import SCRIPT, Sent, product
+from vivace.launch.submit import submit as send_jobs
 from vivace.launch.target import Target, find_target
 from vivace.launch.words import script_of, seconds_of
 from vivace.measure.folder import name_of_command
@@ -303,12 +303,26 @@ def _send(
     for request in requests:
         _note_secrets(part(request.variables, request.words).hidden)
         _note_variables(request, target)
-        run, found = send_job(request, target, output, check, plan)
-        records.append({**loads(run.to_json()), "preflight": asdict(found) if found else None})
+
+    def tell(sent: Sent) -> None:
+        found = asdict(sent.preflight) if sent.preflight else None
+        records.append({**loads(sent.run.to_json()), "preflight": found, "warnings": list(sent.warnings)})
         if not json:
-            _print_sent(console, run, found)
-    if json:
-        typer.echo(dumps(records, indent=2))
+            _print_sent(console, sent.run, sent.preflight)
+        for warning in sent.warnings:
+            text = f"warning: job {sent.run.job_id} is in the queue, but {warning}"
+            make_console(stderr=True, highlight=False, soft_wrap=True).print(text, style="yellow", markup=False)
+
+    try:
+        send_jobs(requests, target, output, check, plan, tell)
+    except UserError as error:
+        if records:
+            numbers = ", ".join(record["job_id"] for record in records)
+            error.message += f" ({len(records)} of {len(requests)} jobs are in the queue: {numbers})"
+        raise
+    finally:
+        if json:
+            typer.echo(dumps(records, indent=2))
     return [record["job_id"] for record in records]
 
 

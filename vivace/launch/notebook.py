@@ -15,6 +15,7 @@ import contextlib
 import glob
 import itertools
 import shlex
+import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -113,7 +114,10 @@ def _send(request: JobRequest, target: Target, number: int, verbose: int) -> str
         stderr=output_pattern(str(here / _LOGS), f"{logs}.err"),
         workdir=str(here),
     )
-    run, _ = send(job, place, folder)
+    sent = send(job, place, folder)
+    run = sent.run
+    for warning in sent.warnings:
+        print(f"job {run.job_id}: {warning}", file=sys.stderr)
     if verbose:
         shape = job.shape
         where = f"{shape.nodes} nodes with {shape.tasks_per_node} tasks and {shape.cpus_per_task} cores a task"

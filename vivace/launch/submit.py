@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,14 +20,14 @@ from vivace.launch.preflight import Preflight, preflight
 from vivace.launch.private import private_path, write_private
 from vivace.launch.request import JobRequest
 from vivace.launch.script import RANKS, Job, Place, parted, prepare, ranks_script, render
-from vivace.launch.slurm import ask, call
+from vivace.launch.slurm import SlurmSilent, ask, call
 from vivace.launch.target import Target
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.records.plan import Plan
 from vivace.records.privacy import safe_command
 from vivace.records.run import Run
 
-__all__ = ["PLAN", "RECORD", "SCRIPT", "product", "send", "submit"]
+__all__ = ["PLAN", "RECORD", "SCRIPT", "Sent", "product", "send", "submit"]
 
 RECORD = "run.json"
 SCRIPT = "job.sh"
@@ -40,28 +40,84 @@ def product(request: JobRequest, commands: Sequence[Sequence[str]], gpus: Sequen
         yield replace(request, command=tuple(command), gpus=count)
 
 
-def submit(
-    request: JobRequest, target: Target, output: Path, check: bool = True, plan: Plan | None = None
-) -> tuple[Run, Preflight | None]:
-    """Send one job from a new folder under ``output``. Nothing is left behind when Slurm does not take it.
+class MaybeSent(UserError):
+    """``sbatch`` gave no number. The job may be in the queue all the same, so its folder is kept."""
 
-    The plan that it carries out is kept beside it, for ``status`` to compare.
+    def __init__(self, message: str, folder: Path) -> None:
+        super().__init__(f"{message}; the job may be in the queue, so {folder} is kept", hint="see squeue --me")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A job in the queue. ``warnings`` says what went wrong after Slurm took it."""
+
+    run: Run
+    preflight: Preflight | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A job whose script is written, and which Slurm would take."""
+
+    job: Job
+    place: Place
+    folder: Path
+    environment: Mapping[str, str]
+    preflight: Preflight | None
+
+
+def submit(
+    requests: Sequence[JobRequest],
+    target: Target,
+    output: Path,
+    check: bool = True,
+    plan: Plan | None = None,
+    on_sent: Callable[[Sent], None] = lambda _sent: None,
+) -> list[Sent]:
+    """Send jobs, each from a new folder under ``output``. All are checked before the first is sent.
+
+    ``on_sent`` is called for each as soon as Slurm has taken it: a later one may be refused. Of jobs that were not sent
+    nothing is left behind. The plan that they carry out is kept beside them, for ``status`` to compare.
     """
-    job = prepare(request, target)
-    folder = new_run_folder(output.absolute(), request.name or name_of_command(request.command))
+    waiting = _make_all_ready([prepare(request, target) for request in requests], output.absolute(), check)
+    sent: list[Sent] = []
     try:
-        place = Place.in_folder(folder, Path.cwd(), request.array is not None)
-        sent = send(job, place, folder, check)
-    except UserError:
-        _remove(folder)
-        raise
-    if plan is not None:
-        plan.save(folder / PLAN)
+        while waiting:
+            try:
+                sent.append(_send(waiting[0], plan))
+            except (MaybeSent, KeyboardInterrupt):  # it may be in the queue: its folder stays
+                del waiting[0]
+                raise
+            del waiting[0]
+            on_sent(sent[-1])
+    finally:
+        for each in waiting:
+            _remove(each.folder)
     return sent
 
 
-def send(job: Job, place: Place, folder: Path, check: bool = True) -> tuple[Run, Preflight | None]:
+def _make_all_ready(jobs: Sequence[Job], output: Path, check: bool) -> list[_Ready]:
+    ready: list[_Ready] = []
+    folders: list[Path] = []
+    try:
+        for job in jobs:
+            folders.append(new_run_folder(output, job.request.name or name_of_command(job.request.command)))
+            place = Place.in_folder(folders[-1], Path.cwd(), job.request.array is not None)
+            ready.append(_make_ready(job, place, folders[-1], check))
+    except BaseException:
+        for folder in folders:
+            _remove(folder)
+        raise
+    return ready
+
+
+def send(job: Job, place: Place, folder: Path, check: bool = True) -> Sent:
     """Write the script to ``place`` and send it; the record goes to ``folder``."""
+    return _send(_make_ready(job, place, folder, check))
+
+
+def _make_ready(job: Job, place: Place, folder: Path, check: bool) -> _Ready:
     script, text = Path(place.script), render(job, place)
     try:
         write_private(place.script, parted(job).private)
@@ -73,25 +129,43 @@ def send(job: Job, place: Place, folder: Path, check: bool = True) -> tuple[Run,
     except OSError as error:
         raise UserError(f"cannot write {script}: {error.strerror or error}", hint="--output FOLDER") from None
     environment = environment_for(text)
-    found = preflight(job, str(script), environment) if check else None
-    job_id = _sbatch(str(script), environment)
-    run = _record(job, place, folder, job_id)
-    run.save(folder / RECORD)
-    return run, found
+    return _Ready(job, place, folder, environment, preflight(job, str(script), environment) if check else None)
 
 
-def _sbatch(script: str, environment: Mapping[str, str]) -> str:
-    text = call("sbatch", "--parsable", script, environment=environment).out.strip().split("\n")[-1]
+def _send(ready: _Ready, plan: Plan | None = None) -> Sent:
+    """From the moment that ``sbatch`` gives a number nothing may raise: the number must be told."""
+    job_id = _sbatch(ready)
+    run = _record(ready.job, ready.place, ready.folder, job_id)
+    warnings = _not_confirmed(job_id)
+    for record, name in ((run, RECORD), (plan, PLAN)):
+        if record is not None:
+            try:
+                record.save(ready.folder / name)
+            except OSError as error:
+                warnings.append(f"{ready.folder / name} cannot be written: {error.strerror or error}")
+    return Sent(run, ready.preflight, tuple(warnings))
+
+
+def _sbatch(ready: _Ready) -> str:
+    try:
+        answer = call("sbatch", "--parsable", ready.place.script, environment=ready.environment)
+    except SlurmSilent as error:
+        raise MaybeSent(error.message, ready.folder) from None
+    text = answer.out.strip().split("\n")[-1]
     job_id = text.split(";")[0]  # "123;cluster" in a federation
     if not re.fullmatch(r"\d+", job_id):
-        raise UserError(f"sbatch did not give a job number but {text!r}", hint="see squeue --me")
-    _check_it_is_known(job_id)
+        raise MaybeSent(f"sbatch did not give a job number but {text!r}", ready.folder)
     return job_id
 
 
-def _check_it_is_known(job_id: str) -> None:
-    if ask("scontrol", "--oneliner", "show", "job", job_id).code != 0:
-        raise UserError(f"sbatch gave job {job_id}, but Slurm does not know it", hint="see squeue --me")
+def _not_confirmed(job_id: str) -> list[str]:
+    try:
+        answer = ask("scontrol", "--oneliner", "show", "job", job_id)
+    except UserError as error:
+        return [f"sbatch gave this number, but Slurm did not confirm it: {error.message}"]
+    if answer.code != 0:
+        return [f"sbatch gave this number, but Slurm did not confirm it: {answer.said or 'no answer'}"]
+    return []
 
 
 def _record(job: Job, place: Place, folder: Path, job_id: str) -> Run:
