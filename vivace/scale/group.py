@@ -81,7 +81,7 @@ class Group:
         parts = [torch.empty_like(padded) for _ in range(self.world)]
         self._of(padded).allgather([parts], [padded]).wait()
         whole = torch.cat([each[:size] for each, size in zip(parts, shares.sizes)])
-        return (whole.view(torch.bool) if kind is torch.bool else whole).movedim(0, dim)
+        return (whole.view(torch.bool) if kind is torch.bool else whole).movedim(0, dim).contiguous()
 
     def wait_for_all(self) -> None:
         self._gloo.barrier().wait()

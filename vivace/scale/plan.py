@@ -39,12 +39,11 @@ class Joined(Enum):
 
 @dataclass(frozen=True)
 class Join:
-    """Rows along ``dim``: ``outer`` × samples × ``per_sample``. ``outer``: a sequence that comes first, flattened."""
+    """Rows lie along ``dim``; several for a sample lie together, or (``outer``) the sequence comes first, flattened."""
 
     how: Joined
     dim: int = 0
-    per_sample: int = 1
-    outer: int = 1
+    outer: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,7 @@ def find_plan(root: torch.nn.Module, call: Call, args: Any, kwargs: Any, region:
     found = list(_assignments(leaves, group.world))
     if not found:
         return Replicated("no input has a dimension that could be the batch")
-    with _put_back(root):
-        whole, _ = tree_flatten(call(*args, **kwargs))
+    whole = _run_whole(root, call, args, kwargs, region)
     reasons = []
     for dim, inputs in found:
         shares = _shares(leaves, inputs, group)
@@ -101,8 +99,7 @@ def still_holds(root: torch.nn.Module, call: Call, args: Any, kwargs: Any, plan:
     """The proof again, for a later call."""
     leaves, _ = tree_flatten((args, kwargs))
     shares = _shares(leaves, plan.inputs, region.group)
-    with _put_back(root):
-        whole, _ = tree_flatten(call(*args, **kwargs))
+    whole = _run_whole(root, call, args, kwargs, region)
     with _put_back(root):
         part = _try_part(call, args, kwargs, plan.inputs, plan.dim, shares, region)
     if not region.group.all_agree(not isinstance(part, str) and len(part) == len(whole) == len(plan.outputs)):
@@ -111,6 +108,15 @@ def still_holds(root: torch.nn.Module, call: Call, args: Any, kwargs: Any, plan:
         _fits(join, of_whole, of_part, shares, region.group)
         for join, of_whole, of_part in zip(plan.outputs, whole, part)
     )
+
+
+def _run_whole(root: torch.nn.Module, call: Call, args: Any, kwargs: Any, region: Region) -> list[Any]:
+    region.proving = True
+    try:
+        with _put_back(root):
+            return tree_flatten(call(*args, **kwargs))[0]
+    finally:
+        region.proving = False
 
 
 def run_split(call: Call, args: Any, kwargs: Any, plan: Split, region: Region) -> Any:
@@ -183,22 +189,29 @@ def _run_part(
 
 def _joined(part: Any, join: Join, shares: Shares, group: Group) -> Any:
     if join.how is Joined.ROWS:
-        return _with_rows(part, join, lambda rows, dim: put_together(rows, dim, _rows(shares, join), group))
+        rows = _rows(part, join, shares)
+        return _by_rows(part, join, shares.mine, lambda tensor, dim: put_together(tensor, dim, rows, group))
     if join.how is Joined.MEAN:
         return add_up(part, shares.mine / shares.size, group)
     return add_up(part, 1.0, group) if join.how is Joined.SUM else part
 
 
-def _with_rows(tensor: torch.Tensor, join: Join, change: Callable[[torch.Tensor, int], torch.Tensor]) -> torch.Tensor:
-    """``change`` sees a tensor whose dimension ``dim`` holds the batch and nothing before it."""
-    if join.outer == 1:
+def _rows(part: torch.Tensor, join: Join, shares: Shares) -> Shares:
+    """Whose rows are whose along the dimension that holds the batch and nothing before it."""
+    times, rest = divmod(part.size(join.dim), shares.mine)
+    if rest:
+        raise RuntimeError(f"an output of {part.size(join.dim)} rows for {shares.mine} samples cannot be put together")
+    return Shares(shares.size, shares.rank, shares.world, 1 if join.outer else times)
+
+
+def _by_rows(
+    tensor: torch.Tensor, join: Join, samples: int, change: Callable[[torch.Tensor, int], torch.Tensor]
+) -> torch.Tensor:
+    """``change`` sees the tensor with what comes before the batch in a dimension of its own."""
+    if not join.outer:
         return change(tensor, join.dim)
-    rows = tensor.unflatten(join.dim, (join.outer, -1))
+    rows = tensor.unflatten(join.dim, (-1, samples))
     return change(rows, join.dim + 1).flatten(join.dim, join.dim + 1)
-
-
-def _rows(shares: Shares, join: Join) -> Shares:
-    return Shares(shares.size, shares.rank, shares.world, join.per_sample)
 
 
 def _join(whole: Any, part: Any, shares: Shares, group: Group) -> Join | None:
@@ -221,8 +234,8 @@ def _candidates(whole: Any, part: Any, shares: Shares) -> list[Join]:
     unlike = [dim for dim in range(whole.dim()) if whole.size(dim) != part.size(dim)]
     if len(unlike) != 1 or part.size(unlike[0]) % shares.mine:
         return []
-    dim, times = unlike[0], part.size(unlike[0]) // shares.mine
-    return [Join(Joined.ROWS, dim, times), *([Join(Joined.ROWS, dim, 1, times)] if times > 1 else [])]
+    dim, several = unlike[0], part.size(unlike[0]) > shares.mine
+    return [Join(Joined.ROWS, dim), *([Join(Joined.ROWS, dim, outer=True)] if several else [])]
 
 
 def _fits(join: Join, whole: Any, part: Any, shares: Shares, group: Group) -> bool:
@@ -230,7 +243,7 @@ def _fits(join: Join, whole: Any, part: Any, shares: Shares, group: Group) -> bo
         same = type(whole) is type(part) and (whole is part or _equal(whole, part))
         return group.all_agree(same)
     if join.how is Joined.ROWS:
-        return group.all_agree(_rows_fit(join, whole, part, _rows(shares, join)))
+        return group.all_agree(_rows_fit(join, whole, part, shares))
     if not group.all_agree(whole.shape == part.shape):
         return False
     with torch.no_grad():
@@ -238,12 +251,11 @@ def _fits(join: Join, whole: Any, part: Any, shares: Shares, group: Group) -> bo
     return group.all_agree(_close(whole, made))
 
 
-def _rows_fit(join: Join, whole: torch.Tensor, part: torch.Tensor, rows: Shares) -> bool:
-    if whole.dim() != part.dim() or part.size(join.dim) != join.outer * rows.mine:
+def _rows_fit(join: Join, whole: torch.Tensor, part: torch.Tensor, shares: Shares) -> bool:
+    if whole.dim() != part.dim() or part.size(join.dim) * shares.size != whole.size(join.dim) * shares.mine:
         return False
-    if whole.size(join.dim) != join.outer * sum(rows.sizes):
-        return False
-    mine = _with_rows(whole, join, lambda tensor, dim: tensor.narrow(dim, rows.start, rows.mine))
+    rows = _rows(part, join, shares)
+    mine = _by_rows(whole, join, shares.size, lambda tensor, dim: tensor.narrow(dim, rows.start, rows.mine))
     return _close(mine, part)
 
 

@@ -28,14 +28,26 @@ class Region:
         self.group = group
         self.shares: Shares | None = None
         self.dim = 0
+        self.proving = False  # the whole batch is being run, to be compared with parts
+
+    @property
+    def written_out(self) -> bool:
+        """Whether dropout that torch hides in a kernel is done step by step: draws in a kernel cannot be cut."""
+        return self.shares is not None or self.proving
 
     def rows_of(self, shape: Any) -> tuple[int, int] | None:
-        """(dimension, rows per sample) of a tensor that holds the batch; None for one that does not."""
+        """(dimension, rows per sample) of a tensor that holds the batch; None for one that does not.
+
+        A guess, by sizes; the proof of the split looks at what comes of it.
+        """
         shares = self.shares
-        if shares is None or len(shape) <= self.dim or shares.mine == shares.size:
+        if shares is None or shares.mine == shares.size:
             return None
-        rows = shape[self.dim]
-        return (self.dim, rows // shares.mine) if rows and rows % shares.mine == 0 else None
+        usual = [dim for dim in dict.fromkeys((self.dim, 0, *range(len(shape)))) if dim < len(shape)]
+        if (same := next((dim for dim in usual if shape[dim] == shares.mine), None)) is not None:
+            return same, 1
+        several = (dim for dim in usual[:2] if shape[dim] and shape[dim] % shares.mine == 0)
+        return next(((dim, shape[dim] // shares.mine) for dim in several), None)
 
     def cut_draw(self, shape: Any, draw: Callable[[Any], torch.Tensor]) -> torch.Tensor:
         """``draw`` for the whole batch, cut to this rank's rows."""
@@ -62,6 +74,8 @@ def install(region: Region) -> None:
         setattr(F, name, _dropout(region, getattr(F, name)))
     F.scaled_dot_product_attention = _attention(region, F.scaled_dot_product_attention)
     F.batch_norm = _batch_norm(region, F.batch_norm)
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        setattr(torch._VF, name, _recurrent(region, getattr(torch._VF, name)))
 
 
 def _laid_out_like(tensor: torch.Tensor, shape: Any) -> torch.Tensor:
@@ -136,7 +150,7 @@ def _attention(region: Region, original: Any) -> Any:
         query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
         is_causal: bool = False, scale: Any = None, **more: Any,
     ) -> torch.Tensor:  # fmt: skip
-        if dropout_p == 0 or more.get("enable_gqa") or region.rows_of(query.shape) is None:
+        if dropout_p == 0 or more.get("enable_gqa") or not region.written_out:
             return original(
                 query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, **more
             )
@@ -151,6 +165,38 @@ def _attention(region: Region, original: Any) -> Any:
         return F.dropout(scores.softmax(-1), dropout_p, True) @ value
 
     return attention
+
+
+def _recurrent(region: Region, original: Any) -> Any:
+    """A stack of layers with dropout between them, one layer at a time."""
+
+    def layers(*args: Any) -> Any:
+        stacked = len(args) == 9 and not isinstance(args[3], (list, tuple))  # packed sequences have another order
+        if not stacked or not region.written_out:
+            return original(*args)
+        input, states, weights, biases, count, dropout, training, both_ways, batch_first = args
+        if not training or dropout == 0 or count == 1:
+            return original(*args)
+        ways, outer_dim = 2 if both_ways else 1, region.dim
+        is_lstm = isinstance(states, (list, tuple))
+        before = list(states) if is_lstm else [states]
+        each = len(weights) // count
+        after: list[list[torch.Tensor]] = [[] for _ in before]
+        rows = input.transpose(0, 1) if batch_first else input
+        for layer in range(count):
+            own = [state[layer * ways : (layer + 1) * ways].contiguous() for state in before]
+            hidden = tuple(own) if is_lstm else own[0]
+            part = weights[layer * each : (layer + 1) * each]
+            rows, *new = original(rows, hidden, part, biases, 1, 0.0, training, both_ways, False)
+            for kept, state in zip(after, new):
+                kept.append(state)
+            if layer < count - 1:
+                region.dim = 1  # inside a stack the sequence comes first
+                rows = F.dropout(rows, dropout, True)
+                region.dim = outer_dim
+        return (rows.transpose(0, 1) if batch_first else rows, *(torch.cat(kept) for kept in after))
+
+    return layers
 
 
 def _batch_norm(region: Region, original: Any) -> Any:
