@@ -1,6 +1,6 @@
 """Every script of ``tests/scale/zoo``, unedited: one process beside several ranks, all printed numbers compared.
 
-    python benchmarks/scale_equality.py [--ranks 2 3] [--only cnn,gan]
+    python benchmarks/scale_equality.py [--ranks 2 3] [--modes ddp zero1] [--only cnn,gan]
 
 Writes ``results/scale_equality.csv``: the largest relative difference of any printed number, and what was split.
 The scripts run in fp64, where rounding cannot hide a wrong number.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import re
 import subprocess
@@ -34,21 +35,22 @@ def difference(alone: str, together: str) -> float | None:
     return max((abs(a - b) / max(1e-12, abs(a)) for a, b in zip(first, second, strict=True)), default=0.0)
 
 
-def run(script: Path, ranks: int, folder: Path) -> tuple[str, str]:
+def run(script: Path, ranks: int, mode: str, folder: Path) -> tuple[str, str]:
     """What it printed, and what became of the mode."""
     command = [sys.executable, str(script)]
     if ranks > 1:
-        command = [sys.executable, "-m", "vivace", "run", "--ranks", str(ranks), "--with", "ddp", "--", *command]
+        command = [sys.executable, "-m", "vivace", "run", "--ranks", str(ranks), "--with", mode, "--", *command]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     records = list(folder.glob("*/*/run.json"))
-    told = json.loads(records[0].read_text())["told"]["ddp"]["text"] if records else ""
+    told = json.loads(records[0].read_text())["told"][mode]["text"] if records else ""
     return done.stdout, told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 3])
+    parser.add_argument("--modes", nargs="+", default=["ddp", "zero1"])
     parser.add_argument("--only", default="")
     asked = parser.parse_args()
     rows = []
@@ -56,13 +58,13 @@ def main() -> None:
         if asked.only and script.stem not in asked.only.split(","):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            alone, _ = run(script, 1, Path(folder))
-        for ranks in asked.ranks:
+            alone, _ = run(script, 1, "", Path(folder))
+        for mode, ranks in itertools.product(asked.modes, asked.ranks):
             with tempfile.TemporaryDirectory() as folder:
-                together, told = run(script, ranks, Path(folder))
+                together, told = run(script, ranks, mode, Path(folder))
             found = difference(alone, together)
             row = {
-                "script": script.stem, "mode": "ddp", "ranks": ranks, "numbers": len(numbers(alone)),
+                "script": script.stem, "mode": mode, "ranks": ranks, "numbers": len(numbers(alone)),
                 "largest_relative_difference": "other lines" if found is None else f"{found:.1e}", "told": told,
             }  # fmt: skip
             rows.append(row)

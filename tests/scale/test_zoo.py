@@ -27,22 +27,23 @@ def run(folder: Path, script: str, *vivace: str) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize(
-    ("script", "ranks", "told"),
+    ("script", "ranks", "mode", "told"),
     [
-        ("cnn", 2, "Net split over 2 ranks"),
-        ("gan", 3, "Sequential split over 3 ranks"),
-        ("char_gpt", 2, "Gpt split over 2 ranks"),
-        ("lstm", 2, "Model split over 2 ranks"),
-        ("scaler", 2, "Model split over 2 ranks"),
+        ("cnn", 2, "ddp", "Net split over 2 ranks"),
+        ("gan", 3, "ddp", "Sequential split over 3 ranks"),
+        ("char_gpt", 2, "ddp", "Gpt split over 2 ranks"),
+        ("lstm", 2, "ddp", "Model split over 2 ranks"),
+        ("scaler", 2, "zero1", "Model split over 2 ranks"),
+        ("cnn", 2, "zero1", "Net split over 2 ranks"),
     ],
 )
-def test_every_number_is_that_of_one_process(tmp_path: Path, script: str, ranks: int, told: str):
+def test_every_number_is_that_of_one_process(tmp_path: Path, script: str, ranks: int, mode: str, told: str):
     for name in ("alone", "together"):
         (tmp_path / name).mkdir()
     alone = run(tmp_path / "alone", script)
-    together = run(tmp_path / "together", script, "--ranks", str(ranks), "--with", "ddp")
+    together = run(tmp_path / "together", script, "--ranks", str(ranks), "--with", mode)
     assert together.returncode == 0, together.stderr
-    assert f"ddp applied: {told}" in together.stderr
+    assert f"{mode} applied: {told}" in together.stderr
     found = equality.difference(alone.stdout, together.stdout)
     assert found is not None, together.stdout  # each line once
     assert found < 1e-12

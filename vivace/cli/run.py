@@ -18,7 +18,7 @@ from vivace.tune.running import run as run_training
 
 __all__ = ["run"]
 
-MODE = "ddp"
+MODES = ("ddp", "zero1")
 
 
 def run(
@@ -28,7 +28,7 @@ def run(
         typer.Option("--with", help="Practices, separated by commas; `@vivace-runs/x` takes those that a tune kept."),
     ] = "",
     ranks: Annotated[
-        int, typer.Option(min=1, help="Split the training over so many processes, one per GPU (with ddp).")
+        int, typer.Option(min=1, help="Split the training over so many processes, one per GPU (with ddp or zero1).")
     ] = 1,
     strict: Annotated[bool, typer.Option(help="Stop if a practice does not apply.")] = False,
     output: Output = DEFAULT_RUNS,
@@ -80,9 +80,10 @@ def run(
 
 def _with_a_mode(words: tuple[str, ...], ranks: int) -> tuple[str, ...]:
     """Several ranks need a way to split the work; the plain one unless another was named."""
-    if ranks == 1 and MODE in words:
-        raise UserError(f"{MODE} splits the work over ranks, and there is one", hint="add --ranks 2")
-    return words if ranks == 1 or MODE in words else (MODE, *words)
+    mode = next((word for word in words if word in MODES), None)
+    if ranks == 1 and mode is not None:
+        raise UserError(f"{mode} splits the work over ranks, and there is one", hint="add --ranks 2")
+    return words if ranks == 1 or mode is not None else (MODES[0], *words)
 
 
 def _where_with_belongs(command: list[str]) -> str:

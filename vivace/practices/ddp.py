@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class Ddp(Change):
     """The work is done in ``vivace.scale``; here it is told what became of it."""
 
+    shared_states = False
+
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         self.is_a_rank = False
@@ -23,7 +25,7 @@ class Ddp(Change):
         from vivace.scale.install import install
 
         self.is_a_rank, self.refused = True, "no model was called"
-        install(place, self.tell)
+        install(place, self.shared_states, self.tell)
 
     def flags(self) -> None:
         if not self.is_a_rank:
@@ -61,5 +63,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Ddp,
+    excludes=("zero1",),
     order=5,
 )

@@ -26,12 +26,17 @@ class Gradients:
         self.group = group
         self._pid = os.getpid()
         self._known: dict[int, Any] = {}
-        self._averaged: dict[int, tuple[int, int]] = {}
+        self._averaged: dict[int, tuple[Any, int]] = {}  # parameter → its gradient, and that one's version
 
     def add(self, parameters: Iterable[torch.Tensor]) -> None:
         for parameter in parameters:
-            if id(parameter) not in self._known:
+            if not self._knows(parameter):
                 self._known[id(parameter)] = ref(parameter)
+
+    def _knows(self, tensor: torch.Tensor) -> bool:
+        """Not by the number alone: that of a tensor which is gone is given to another."""
+        known = self._known.get(id(tensor))
+        return known is not None and known() is tensor
 
     def parameters(self) -> list[torch.Tensor]:
         alive = ((key, known()) for key, known in list(self._known.items()))
@@ -58,10 +63,15 @@ class Gradients:
         for bucket in _buckets(chosen):
             self._average_bucket(bucket)
         for parameter in chosen:
-            self._averaged[id(parameter)] = _version(parameter)
+            assert parameter.grad is not None
+            self._averaged[id(parameter)] = (ref(parameter.grad), parameter.grad._version)
 
     def _has_changed(self, parameter: torch.Tensor) -> bool:
-        return parameter.grad is not None and self._averaged.get(id(parameter)) != _version(parameter)
+        gradient = parameter.grad
+        if gradient is None:
+            return False
+        averaged, version = self._averaged.get(id(parameter), (None, 0))
+        return averaged is None or averaged() is not gradient or gradient._version != version
 
     def _average_bucket(self, bucket: list[torch.Tensor]) -> None:
         gradients = [_dense(parameter) for parameter in bucket]
@@ -90,7 +100,7 @@ class Gradients:
             results = original(outputs, inputs, *args, **kwargs)
             asked = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
             return tuple(
-                mean_over_ranks(result, self.group) if result is not None and id(tensor) in self._known else result
+                mean_over_ranks(result, self.group) if result is not None and self._knows(tensor) else result
                 for tensor, result in zip(asked, results)
             )
 
@@ -105,11 +115,6 @@ class Gradients:
 
         stand_in: Any = in_place_of(original, add_param_group)
         torch.optim.Optimizer.add_param_group = stand_in  # type: ignore[method-assign]
-
-
-def _version(parameter: torch.Tensor) -> tuple[int, int]:
-    assert parameter.grad is not None
-    return id(parameter.grad), parameter.grad._version
 
 
 def _dense(parameter: torch.Tensor) -> torch.Tensor:

@@ -68,6 +68,22 @@ class Group:
             if whole is not tensor:
                 tensor.copy_(whole)
 
+    def from_rank(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
+        """The values of that rank, in place; ``tensor`` is contiguous."""
+        options = dist.BroadcastOptions()
+        options.rootRank = rank
+        self.bytes_sent += tensor.numel() * tensor.element_size() if rank == self.rank else 0
+        self._of(tensor).broadcast([tensor], options).wait()
+        return tensor
+
+    def text_from_rank(self, rank: int, text: str) -> str:
+        """What that rank says; the others' words do not count."""
+        data = text.encode()
+        size = int(self.from_rank(rank, torch.tensor([len(data)])).item())
+        own = torch.frombuffer(bytearray(data), dtype=torch.uint8) if rank == self.rank and size else None
+        told = self.from_rank(rank, torch.empty(size, dtype=torch.uint8) if own is None else own) if size else None
+        return "" if told is None else bytes(told.tolist()).decode()
+
     def gather(self, part: torch.Tensor, shares: Shares, dim: int) -> torch.Tensor:
         """The parts of all ranks, one after the other along ``dim``."""
         rows = part.movedim(dim, 0).contiguous()

@@ -22,14 +22,18 @@ from vivace.scale.forward import Forwards
 from vivace.scale.gradients import Gradients
 from vivace.scale.group import Group
 from vivace.scale.place import ScalePlace
+from vivace.scale.zero1 import SharedStates
 
 __all__ = ["install"]
 
 _SEED = 20180909  # any, but the same on every rank: for scripts that leave it to chance
 
 
-def install(place: ScalePlace, tell: Callable[[list[str], dict[str, str], int], None]) -> None:
-    """``tell`` is called whenever a model was met: those that are split, those that are not and why, over how many."""
+def install(place: ScalePlace, shared_states: bool, tell: Callable[[list[str], dict[str, str], int], None]) -> None:
+    """``shared_states``: each rank keeps the optimizer's state of its share of the parameters.
+
+    ``tell`` is called whenever a model was met: those that are split, those that are not and why, over how many.
+    """
     _same_chance()
     group = Group(place)
     _refuse_distributed(place)
@@ -42,6 +46,8 @@ def install(place: ScalePlace, tell: Callable[[list[str], dict[str, str], int], 
     )
     drift = Drift(group, gradients.parameters)
     gradients.install()
+    if shared_states:
+        SharedStates(group).install()
     drift.install()
     regions.install(region)
     forwards.install()
