@@ -52,6 +52,7 @@ def no_locks(*_: object) -> None:
         (f"{socket.gethostname()} 4194999", True),  # above every process number that Linux gives
         ("another-machine 1", False),
     ],
+    ids=["nobody", "a process that runs", "one that is gone", "one elsewhere"],
 )
 def test_without_locks_the_process_that_the_file_names_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holder: str, free: bool
