@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivace.measure.steadiness import steps_vary
+from vivace.records.measurement import Measurement
 
 SHARES = st.lists(st.floats(0.75, 1.25), min_size=5, max_size=60)
 
@@ -67,25 +68,17 @@ for row in DataLoader(Stalling(), 1):
 
 def test_a_loader_that_stalls_now_and_then_counts_in_the_headline_and_is_noted(vivace: Callable, tmp_path: Path):
     (tmp_path / "train.py").write_text(STALLS)
-    asked = (
-        "measure",
-        "--steps",
-        "12",
-        "--warmup",
-        "4",
-        "--no-profile",
-        "--",
-        sys.executable,
-        str(tmp_path / "train.py"),
-    )
-    done = vivace(*asked)
-    record = vivace("measure", "--json", *asked[1:]).record
-    seen = record["steps_vary"]
-    assert seen["phase"] == "loader"
-    assert seen["longest_ms"] >= 400.0
-    assert record["step_ms"]["mean"] >= 100.0  # three of twelve steps
-    assert record["samples_per_s"] == pytest.approx(1e3 / record["step_ms"]["mean"])
+    command = (sys.executable, str(tmp_path / "train.py"))
+    done = vivace("measure", "--steps", "12", "--warmup", "4", "--no-profile", "--", *command)
+    record = Measurement.load(done.folder / "measurement.json")
+    seen = record.steps_vary
+    assert seen is not None
+    assert record.step_ms is not None
+    assert seen.phase == "loader"
+    assert seen.longest_ms >= 400.0
+    assert record.step_ms.mean >= 100.0  # three of twelve steps
+    assert record.samples_per_s == pytest.approx(1e3 / record.step_ms.mean)
     shown = " ".join(done.out.split())
-    assert "ms per step (mean of 12 steps after 4 of warm-up; " in shown
-    assert "typical step: " in shown
+    assert f"{record.step_ms.mean:.2f} ms per step (mean of 12 steps after " in shown
+    assert f"typical step: {record.step_ms.median:.2f} ms (median; " in shown
     assert "most of it in loader wait: the median says little" in shown

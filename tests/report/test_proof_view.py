@@ -88,10 +88,13 @@ def test_the_page_does_not_call_losses_that_were_not_compared_a_result():
         ),
         (
             {
-                "rejected": (Rejected(practice="bf16", reason="not proved", why="so"),),
+                "rejected": (
+                    Rejected(practice="bf16", reason="not proved", why="so"),
+                    Rejected(practice="tf32", reason="could not be judged", why="so"),
+                ),
                 "unchanged": Varied(low=10.0, high=11.0, runs=4),
             },
-            "No gain could be proved: what seemed faster is within the noise of the paired runs.",
+            "No gain could be proved: the paired runs differ too much to be sure of what seemed faster.",
             "No gain could be proved",
         ),
     ],

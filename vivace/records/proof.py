@@ -244,6 +244,6 @@ class Proof(Record):
             return Conclusion.FAILED
         reasons = {rejected.reason for rejected in self.rejected}
         unsteady = self.unchanged is not None and self.unchanged.is_unsteady
-        if Rejection.UNJUDGED in reasons or (Rejection.NOT_PROVED in reasons and unsteady):
-            return Conclusion.UNJUDGED
-        return Conclusion.NOT_PROVED if Rejection.NOT_PROVED in reasons else Conclusion.NO_GAIN
+        if Rejection.NOT_PROVED in reasons:
+            return Conclusion.UNJUDGED if unsteady else Conclusion.NOT_PROVED
+        return Conclusion.UNJUDGED if Rejection.UNJUDGED in reasons else Conclusion.NO_GAIN

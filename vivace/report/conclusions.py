@@ -33,7 +33,7 @@ def nothing_sentence(proof: Proof) -> str:
     if kind is Conclusion.UNJUDGED:
         return _unjudged(proof)
     if kind is Conclusion.NOT_PROVED:
-        return "No gain could be proved: what seemed faster is within the noise of the paired runs"
+        return "No gain could be proved: the paired runs differ too much to be sure of what seemed faster"
     return "No practice made this job faster"
 
 
