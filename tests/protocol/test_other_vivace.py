@@ -51,6 +51,27 @@ def test_measure_says_which_vivace_is_in_the_way(tmp_path: Path, vivace: Callabl
     assert "Traceback" not in done.err
 
 
+ANSWERS_IN_ANOTHER_WAY = """
+import json, os
+def enter(text):
+    with open(os.path.join(json.loads(text)["folder"], "rank-0-1.json"), "w") as file:
+        json.dump({"version": 99, "rank": 0, "world": 1, "total_steps": 6}, file)
+    return lambda: None
+"""
+
+
+def test_an_answer_of_another_version_is_not_taken_for_a_measurement(tmp_path: Path, vivace: Callable):
+    command = with_another_vivace(tmp_path, PROTOCOL)
+    (tmp_path / "site" / "vivace" / "door.py").write_text(ANSWERS_IN_ANOTHER_WAY)
+    done = vivace("measure", "--json", "--steps", "3", "--", *command)
+    assert done.code == 0
+    assert done.record["reason"] == (
+        "nothing measured: the command's Python has another vivace: "
+        f"a payload of protocol 99, and this vivace reads protocol {PROTOCOL}"
+    )
+    assert done.record["hint"].startswith("install the same vivace in both")
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_run_trains_unchanged_and_fails_when_strict(tmp_path: Path, vivace: Callable, strict: bool):
     command = with_another_vivace(tmp_path, None)

@@ -32,6 +32,7 @@ from vivace.protocol.payload import Payload
 from vivace.protocol.progress import SeenProgress
 from vivace.protocol.request import Entry, ProcessRequest
 from vivace.protocol.unmeasured import UNMEASURED, read_unmeasured
+from vivace.protocol.version import ProtocolError
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
@@ -135,7 +136,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
                 f"{peers.count - ended} of {peers.count} tasks were killed, or still ran when the first had ended"
             )
     folder_gone = not folder.is_dir()
-    payloads = read_payloads(folder)
+    payloads, unread = _answers_of_the_processes(folder)
     told = read_told(folder)
     torch_imported = any(folder.glob("imported-*"))
     seen = _Seen(
@@ -143,7 +144,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         steps=_steps_in_progress(folder),
         disk_full=_is_full(folder),
         folder_gone=folder_gone,
-        unmeasured=read_unmeasured(folder) or _own_error(payloads),
+        unmeasured=read_unmeasured(folder) or unread or _own_error(payloads),
     )
     _tidy(folder)
     if not any(payload.total_steps for payload in payloads):
@@ -245,6 +246,14 @@ class _Seen:
     folder_gone: bool
     unmeasured: Ended | None
     """Why vivace could not enter a process, or gave up in it."""
+
+
+def _answers_of_the_processes(folder: Path) -> tuple[list[Payload], Ended | None]:
+    """Or why they cannot be read: the process has another vivace, whose version of the protocol has the same number."""
+    try:
+        return read_payloads(folder), None
+    except ProtocolError as error:
+        return [], Ended(Ending.OTHER_VIVACE, f"the command's Python has another vivace: {error}")
 
 
 def _own_error(payloads: Sequence[Payload]) -> Ended | None:
