@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint typecheck unit install system clean
+.PHONY: demo test lint typecheck unit install system clean compat
 
 install: $(VENV)/.installed
 
@@ -32,6 +32,10 @@ system:
 # Three workers on two cores: many tests wait for Slurm or for a process to end; worksteal keeps all busy to the end.
 unit: install system
 	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=25
+
+# Other releases of torch and Python, each in an environment of its own (about 5 GB each): see docs/compatibility.md.
+compat: install
+	$(BIN)/python -m tools.compat --reuse
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

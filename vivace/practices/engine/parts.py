@@ -26,11 +26,14 @@ from vivace.practices.engine.change import Change, NotApplicable
 __all__ = ["Parts"]
 
 # All of torch's that can be fused or update many tensors at once (foreach).
-_OPTIMIZERS = (
-    torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad, torch.optim.Adadelta,
-    torch.optim.Adafactor, torch.optim.Adamax, torch.optim.ASGD, torch.optim.NAdam, torch.optim.RAdam,
-    torch.optim.RMSprop, torch.optim.Rprop,
-)  # fmt: skip
+_OPTIMIZERS = [
+    getattr(torch.optim, name)
+    for name in (
+        "SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adafactor", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop",
+        "Rprop",
+    )
+    if hasattr(torch.optim, name)  # torch 2.4 has no Adafactor
+]  # fmt: skip
 _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 
 

@@ -15,12 +15,15 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
+from vivace.measure.inside.bytecode import unwritten
 from vivace.measure.inside.counting.cells import CellWatch
 from vivace.measure.inside.counting.operators import OperatorWatch
 from vivace.measure.inside.counting.recurrent import FORMULAS
 from vivace.protocol.payload import SeenFlops
+
+with unwritten():
+    from torch.utils.flop_counter import flop_registry
 
 __all__ = ["FlopCount", "compiled_frames", "counting", "note_forward", "something_was_compiled", "uncounted"]
 

@@ -1,0 +1,30 @@
+"""A small image classifier, for the compatibility suite: torch only, no vivace, a few hundred steps."""
+
+import argparse
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=1)
+parser.add_argument("--compile", action="store_true")
+arguments = parser.parse_args()
+
+torch.manual_seed(0)
+torch.autograd.set_detect_anomaly(True)
+images, labels = torch.randn(640, 3, 16, 16), torch.randint(0, 10, (640,))
+loader = DataLoader(TensorDataset(images, labels), batch_size=8, shuffle=True)
+block = [torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()]
+model = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 8, 3, padding=1), *block, torch.nn.Flatten(), torch.nn.Linear(8 * 256, 10)
+)
+if arguments.compile:
+    model = torch.compile(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for _epoch in range(arguments.epochs):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+print(f"last loss {loss.item()!r}")
