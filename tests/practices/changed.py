@@ -20,10 +20,10 @@ import torch
 from conftest import environment
 from practices import forked
 
-from vivace.measure.command import environment_for
-from vivace.measure.measuring import read_told
+from vivace.measure.starting import environment_for
+from vivace.measure.told import read_told
+from vivace.practices.engine.registry import environment_of
 from vivace.protocol.request import Entry, ProcessRequest
-from vivace.tune.trials import environment_of
 
 __all__ = ["Changed", "needs_gpu", "run_ranks", "run_with"]
 
@@ -58,7 +58,7 @@ def run_with(script: str, words: tuple[str, ...] | list[str], folder: Path, **mo
             [sys.executable, str(path)], capture_output=True, text=True, cwd=folder, env=wanted, timeout=TIMEOUT_S
         )
     assert done.returncode == 0, done.stderr
-    assert "cannot measure this process" not in done.stderr, done.stderr
+    assert "nothing is measured or changed" not in done.stderr, done.stderr
     lines = done.stdout.strip().splitlines()
     told = {word: str(answer) for word, answer in read_told(folder).items()}
     return Changed(json.loads(lines[-1]) if lines else None, told, done.stdout, done.stderr)

@@ -64,7 +64,7 @@ def test_an_answer_of_another_version_is_not_taken_for_a_measurement(tmp_path: P
     command = with_another_vivace(tmp_path, PROTOCOL)
     (tmp_path / "site" / "vivace" / "door.py").write_text(ANSWERS_IN_ANOTHER_WAY)
     done = vivace("measure", "--json", "--steps", "3", "--", *command)
-    assert done.code == 0
+    assert done.code == 2
     assert done.record["reason"] == (
         "nothing measured: the command's Python has another vivace: "
         f"a payload of protocol 99, and this vivace reads protocol {PROTOCOL}"

@@ -82,6 +82,8 @@ def measure(bench: Bench) -> Iterator[tuple[str, str, str]]:
         raise Fault("losses or FLOPs are missing")
     if not record["origin"]["torch"].startswith(bench.cell.torch):
         raise Fault(f"the record says torch {record['origin']['torch']}")
+    compiled = json.loads(bench.run("measure", "--json", "--steps", "10", *bench.train("train.py", "--compile")).stdout)
+    _expect(compiled, status="complete", steps=10)
     yield "measure", "ok", f"{record['steps']} steps, {len(record['phases_ms'])} phases, losses, FLOPs"
 
 

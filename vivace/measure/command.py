@@ -24,14 +24,14 @@ from vivace.errors import ExitCode, UserError
 from vivace.files import write_text_atomically
 from vivace.measure.inside.attendant import STOP_FILE
 from vivace.measure.standard_input import StandardInput
+from vivace.measure.starting import command_not_found, environment_for
 from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.protocol.progress import SeenProgress
-from vivace.protocol.request import HOME_VARIABLE, VARIABLE, ProcessRequest
+from vivace.protocol.request import ProcessRequest
 
-__all__ = ["Outcome", "command_not_found", "environment_for", "nowhere", "passthrough", "run_command"]
+__all__ = ["Outcome", "nowhere", "passthrough", "run_command"]
 
 _DID_NOT_END = Ended(Ending.INTERRUPTED, "interrupted, and ended by vivace: it did not end by itself")
-_BOOTSTRAP = Path(__file__).parent / "bootstrap"
 _POLL_S = 0.1
 _STOP_S = 3.0  # time for the process to write what it has seen, before it is terminated
 _INTERRUPT_S = 10.0
@@ -106,35 +106,6 @@ def _start(
         raise command_not_found(command[0], "measure") from None
     except OSError as error:
         raise UserError(f"cannot start {command[0]}: {error.strerror or error}") from None
-
-
-def command_not_found(word: str, ours: str) -> UserError:
-    """``word``: the first of the user's command; ``ours``: the sub-command of vivace."""
-    hint = f"without the quotes: vivace {ours} -- {word}" if " " in word else f"vivace {ours} -- python train.py …"
-    return UserError(f"command not found: {word}", hint=hint)
-
-
-def environment_for(request: ProcessRequest, base: Mapping[str, str]) -> dict[str, str]:
-    """``base`` with what lets vivace into every Python process of the command."""
-    environment = dict(base)
-    path = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = os.pathsep.join([str(_BOOTSTRAP), path] if path else [str(_BOOTSTRAP)])
-    environment[VARIABLE] = request.to_text()
-    environment[HOME_VARIABLE] = os.pathsep.join(_homes())
-    if request.measure:
-        environment.setdefault("KINETO_LOG_LEVEL", "99")  # our profiler window is not the script's: keep its log away
-        environment.setdefault("PYTHONUNBUFFERED", "1")  # a pipe would hold the script's output back
-    return environment
-
-
-def _homes() -> list[str]:
-    """Where the process may borrow vivace and pynvml from, if its own environment lacks them."""
-    homes = [str(Path(__file__).parents[2])]
-    with contextlib.suppress(ImportError):
-        import pynvml
-
-        homes.append(str(Path(pynvml.__file__).parent))
-    return homes
 
 
 def _start_readers(

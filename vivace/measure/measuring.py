@@ -25,8 +25,8 @@ from vivace.measure.merge import merge
 from vivace.measure.peers import Peers, find_peers
 from vivace.measure.ranks import read_payloads
 from vivace.measure.standard_input import standard_input, terminal_hint
+from vivace.measure.told import read_told
 from vivace.measure.written_files import look, what_changed
-from vivace.protocol.answers import PracticeAnswer, answers_from_text
 from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.protocol.payload import Payload
 from vivace.protocol.progress import SeenProgress
@@ -36,7 +36,7 @@ from vivace.protocol.version import ProtocolError
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
 
-__all__ = ["Measured", "Request", "measure", "read_told"]
+__all__ = ["Measured", "Request", "measure"]
 
 RECORD = "measurement.json"
 _HINTS = {
@@ -259,18 +259,6 @@ def _answers_of_the_processes(folder: Path) -> tuple[list[Payload], Ended | None
 def _own_error(payloads: Sequence[Payload]) -> Ended | None:
     ends = (payload.ended for payload in payloads)
     return next((end for end in ends if end is not None and end.kind is Ending.OWN_ERROR), None)
-
-
-def read_told(folder: Path) -> dict[str, PracticeAnswer]:
-    """What became of the practices that were asked for, as the process of the lowest rank tells it."""
-    for path in sorted(folder.glob("practices-*.json"), key=_rank_in_name):
-        with contextlib.suppress(OSError, ValueError):
-            return answers_from_text(path.read_text())
-    return {}
-
-
-def _rank_in_name(path: Path) -> int:
-    return int(path.stem.split("-")[1])
 
 
 def _steps_in_progress(folder: Path) -> int:

@@ -27,8 +27,16 @@ class Attention(Change):
     Attention that a model writes out itself cannot be reached from outside.
     """
 
+    def __init__(self, argument: str | None = None) -> None:
+        super().__init__(argument)
+        self.usual: list[str] | None = None  # kernels that this torch has on by itself: 2.4 has cuDNN's off
+
+    def flags(self) -> None:
+        if self.usual is None:  # right after the import of torch
+            self.usual = [name for name in _KERNELS if _is_on(name)]
+
     def model(self, root: torch.nn.Module) -> None:
-        switched = [*_switch_transformers(root), *_switch_kernels()]
+        switched = [*_switch_transformers(root), *_switch_kernels(self.usual or [])]
         if not switched:
             raise NotApplicable("no fused attention is switched off; attention by hand is changed by hand")
         self.applied(f"attention: {', '.join(switched)}")
@@ -44,11 +52,15 @@ def _switch_transformers(root: Any) -> list[str]:
     return ["sdpa instead of eager"]
 
 
-def _switch_kernels() -> list[str]:
-    backends = torch.backends.cuda
-    off = [name for name in _KERNELS if not getattr(backends, f"{name}_sdp_enabled")()]
+def _is_on(kernels: str) -> bool:
+    asked = getattr(torch.backends.cuda, f"{kernels}_sdp_enabled", None)
+    return asked is not None and bool(asked())
+
+
+def _switch_kernels(usual: list[str]) -> list[str]:
+    off = [name for name in usual if not _is_on(name)]
     for name in off:
-        getattr(backends, f"enable_{name}_sdp")(True)
+        getattr(torch.backends.cuda, f"enable_{name}_sdp")(True)
     return [f"{name} kernels on" for name in off]
 
 

@@ -129,7 +129,9 @@ def _all_finite(gradients: list[torch.Tensor]) -> bool:
     """Waits for the GPU once, as GradScaler.step does."""
     dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
     filled = [g for g in dense if g.numel()]  # of none there is no largest element
-    return bool(torch.nn.utils.get_total_norm(filled, norm_type=float("inf")).isfinite())
+    from vivace.measure.inside.norms import total_norm  # here: it imports torch
+
+    return bool(total_norm(filled, float("inf")).isfinite())
 
 
 def _watch_for_a_scaler(change: Fp16) -> None:

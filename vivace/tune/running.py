@@ -1,4 +1,7 @@
-"""``run --with``: the full training with practices applied, the script unedited. Its standard streams are its own."""
+"""``run --with``: the full training with practices applied, the script unedited. Its standard streams are its own.
+
+The training starts first; records, whose types take a tenth of a second to import, come while it imports torch.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from vivace.errors import ExitCode, UserError
-from vivace.measure.command import command_not_found, environment_for
 from vivace.measure.folder import name_of_command, new_run_folder
-from vivace.measure.measuring import read_told
-from vivace.practices.engine.registry import parse_words
+from vivace.measure.starting import command_not_found, environment_for
+from vivace.measure.told import read_told
+from vivace.practices.engine.registry import environment_of, parse_words
 from vivace.protocol.answers import PracticeAnswer, PracticeState, answers_from_text
 from vivace.protocol.rank import rank_and_world
 from vivace.protocol.request import Entry, ProcessRequest
 from vivace.protocol.unmeasured import UNMEASURED, read_unmeasured
 from vivace.records.privacy import safe_command
-from vivace.records.proof import Proof
-from vivace.records.run import Run, RunState
-from vivace.tune.trials import environment_of
+
+if TYPE_CHECKING:
+    from vivace.records.run import Run, RunState
 
 __all__ = ["Ran", "read_words", "run"]
 
@@ -55,6 +59,8 @@ def read_words(text: str) -> tuple[str, ...]:
         word = word.strip()
         if word.startswith("@"):
             path = Path(word[1:])
+            from vivace.records.proof import Proof
+
             proof = Proof.load(_proof_in(path) if path.is_dir() else path)
             words += [gain.practice for gain in proof.practices]  # none, where the tune kept none
         elif word:
@@ -96,23 +102,18 @@ def run(
         folder=str(folder.resolve()), entry=Entry.PRACTICES, measure=False, practices=tuple(words), strict=strict
     )
     started_at = _now()
-    record = Run(
-        command=safe_command(command),
-        practices=tuple(words),
-        launcher="local",
-        name=folder.name,
-        state="running",
-        started_at=started_at,
-        folder=str(folder),
-    )
-    _keep(record, whole)
     environment = environment_for(request, {**environment_of(words), **os.environ})
     try:
         process = _start(_over_ranks(command, ranks, folder), environment)
     except UserError:
+        record = _record(command, words, folder, started_at)
         _keep(record.model_copy(update={"state": "failed", "ended_at": _now()}), whole)
         raise
-    code = _wait(process, whole, on_told)
+    with _signals_passed_on(process):
+        record = _record(command, words, folder, started_at)
+        if whole.is_dir():
+            _keep(record, whole)
+        code = _wait(process, whole, on_told)
     gone = not whole.is_dir()
     told = _told(whole) or _refused_by_the_process(whole, words)
     # No word about a practice: nothing trained, or vivace was kept out of the process (`python -I`, another vivace).
@@ -136,6 +137,20 @@ def _keep(record: Run, folder: Path) -> str | None:
     except OSError as error:
         return f"{error.strerror or error} ({error.filename or folder})"
     return None
+
+
+def _record(command: Sequence[str], words: Sequence[str], folder: Path, started_at: str) -> Run:
+    from vivace.records.run import Run
+
+    return Run(
+        command=safe_command(command),
+        practices=tuple(words),
+        launcher="local",
+        name=folder.name,
+        state="running",
+        started_at=started_at,
+        folder=str(folder),
+    )
 
 
 def _told(folder: Path) -> dict[str, PracticeAnswer]:
@@ -180,11 +195,10 @@ def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Po
 
 def _wait(process: subprocess.Popen[bytes], folder: Path, on_told: Callable[[dict[str, PracticeAnswer]], None]) -> int:
     told = False
-    with _signals_passed_on(process):
-        while not _has_ended(process):
-            if not told and (state := read_told(folder)):
-                told = True
-                on_told(state)
+    while not _has_ended(process):
+        if not told and (state := read_told(folder)):
+            told = True
+            on_told(state)
     if not told and folder.is_dir() and read_unmeasured(folder) is None:  # the process has said that itself
         on_told(_told(folder))
     return process.returncode if process.returncode >= 0 else 128 - process.returncode

@@ -19,7 +19,7 @@ from vivace.measure.copied_folder import CopyOptions
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.measure.own_error import last_lines
 from vivace.measure.standard_input import terminal_hint
-from vivace.practices.engine.registry import get_practice, is_probe, split_word
+from vivace.practices.engine.registry import environment_of
 from vivace.protocol.ending import Ending
 from vivace.protocol.request import Entry
 from vivace.records.base import RecordError, last_line
@@ -52,19 +52,6 @@ class TrialSettings:
     """Put before the command: ``srun …`` sends it as a job of its own."""
     same_draws: bool = False
     """Dropout masks and the like as the script alone would draw them; compiled code is slower for it."""
-
-
-def environment_of(words: Sequence[str]) -> dict[str, str]:
-    """The variables that practices want the command to start with."""
-    environment: dict[str, str] = {}
-    for word in words:
-        if is_probe(word):
-            continue
-        name, argument = split_word(word)
-        change = get_practice(name).change
-        if change is not None:
-            environment.update(change(argument).environment())
-    return environment
 
 
 def run_trial(

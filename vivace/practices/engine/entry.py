@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 from vivace.errors import UserError
-from vivace.measure.inside import install as measuring
 from vivace.measure.inside.comparing import compile_cache, seeds
 from vivace.practices.engine.change import Change
 from vivace.practices.engine.parts import Parts
@@ -42,6 +41,8 @@ def install(request: ProcessRequest) -> None:
     compile_cache.install()
     parts.catch_what_measuring_goes_around()
     if request.measure:
+        from vivace.measure.inside import install as measuring  # takes 0.1 s, which a training is not to wait for
+
         measuring.install(request)
     elif request.seed_offset is not None:
         seeds.install(request.seed_offset)

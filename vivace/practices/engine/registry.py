@@ -12,7 +12,7 @@ import vivace.practices
 from vivace.errors import UserError
 from vivace.practices.engine.practice import Practice
 
-__all__ = ["all_practices", "get_practice", "is_probe", "parse_words", "split_word"]
+__all__ = ["all_practices", "environment_of", "get_practice", "is_probe", "parse_words", "split_word"]
 
 
 @cache
@@ -87,3 +87,16 @@ def _check_exclusions(chosen: Sequence[str]) -> None:
         for other in get_practice(name).excludes:
             if other in chosen:
                 raise UserError(f"{name} and {other} exclude each other", hint="keep one of them")
+
+
+def environment_of(words: Sequence[str]) -> dict[str, str]:
+    """The variables that practices want the command to start with."""
+    environment: dict[str, str] = {}
+    for word in words:
+        if is_probe(word):
+            continue
+        name, argument = split_word(word)
+        change = get_practice(name).change
+        if change is not None:
+            environment.update(change(argument).environment())
+    return environment

@@ -25,7 +25,15 @@ from vivace.protocol.payload import SeenFlops
 with unwritten():
     from torch.utils.flop_counter import flop_registry
 
-__all__ = ["FlopCount", "compiled_frames", "counting", "note_forward", "something_was_compiled", "uncounted"]
+__all__ = [
+    "FlopCount",
+    "can_run_uncompiled",
+    "compiled_frames",
+    "counting",
+    "note_forward",
+    "something_was_compiled",
+    "uncounted",
+]
 
 _counting: list[FlopCount] = []
 _formulas: ChainMap[Any, Callable[..., int]] = ChainMap(flop_registry, FORMULAS)  # torch's own come first
@@ -138,11 +146,16 @@ class FlopCount(TorchDispatchMode):
 
 def _eager() -> Any:
     """Compiled code hides its operators: run this one step uncompiled."""
-    if not something_was_compiled():
+    if not something_was_compiled() or not can_run_uncompiled():
         return None
     stance = torch.compiler.set_stance("force_eager")
     stance.__enter__()
     return stance
+
+
+def can_run_uncompiled() -> bool:
+    """Whether this torch can run a compiled model without its compiled code, for a while (since 2.6)."""
+    return hasattr(torch.compiler, "set_stance")
 
 
 def compiled_frames() -> int:

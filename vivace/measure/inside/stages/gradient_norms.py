@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from vivace.measure.inside.norms import total_norm
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.training import Training
 
@@ -37,5 +38,5 @@ class GradientNorms(Stage):
             gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
             if not gradients:  # functional gradients are in no parameter
                 return
-            norm = torch.nn.utils.get_total_norm(gradients).detach()
+            norm = total_norm(gradients).detach()
             self.seen.setdefault(self.training.steps, []).append(norm)

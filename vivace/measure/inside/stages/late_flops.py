@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from vivace.measure.inside.counting.flops import can_run_uncompiled
 from vivace.measure.inside.facts.memory import devices_in_use
 from vivace.measure.inside.stages.counted_step import CountedStep
 from vivace.measure.inside.stages.stage import Stage
@@ -25,6 +26,10 @@ class LateFlops(Stage):
 
     def begin(self) -> bool:
         if not self.training.request.count_flops or self.counted.count is not None:
+            return False
+        if not can_run_uncompiled():
+            why = f"this torch ({torch.__version__}) cannot run a compiled model uncompiled for one step"
+            self.training.notes.append(f"FLOPs not counted: {why}")
             return False
         if _memory_is_tight():
             self.training.notes.append("FLOPs not counted: the compiled model might not fit uncompiled")
