@@ -32,6 +32,7 @@ MAY_IMPORT_TORCH = (
     "vivace.practices.engine.trained",
     "vivace.demo.classifier",
     "vivace.plan.images.zoo",
+    "vivace.scale.",
     "vivace.train.",
     "vivace.measure.bootstrap",
     "vivace.__main__",
