@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +92,27 @@ def test_ddp_needs_ranks(tmp_path: Path):
     done = run(tmp_path, "cnn", "--with", "ddp")
     assert done.returncode == 2
     assert "ddp splits the work over ranks, and there is one" in done.stderr
+
+
+def test_one_vivace_per_rank_as_a_job_starts_them(tmp_path: Path):
+    """What `vivace submit --with ddp` does: each task runs `vivace run`, with the variables of torchrun."""
+    (tmp_path / "alone").mkdir()
+    alone = run(tmp_path / "alone", "fgsm")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [*VIVACE, "run", "--with", "ddp", "--", sys.executable, str(ZOO / "fgsm.py")]
+    ranks = []
+    for rank in range(2):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+        env = environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), **own)
+        ranks.append(
+            subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+    (first, told), (second, _) = (each.communicate(timeout=240) for each in ranks)
+    assert [each.returncode for each in ranks] == [0, 0], told
+    found = equality.difference(alone.stdout, first)
+    assert found is not None
+    assert found < 1e-12
+    assert second == ""  # rank 0 prints
+    assert "ddp applied: Sequential split over 2 ranks" in told

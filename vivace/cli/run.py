@@ -13,12 +13,10 @@ from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.errors import UserError
 from vivace.protocol.answers import PracticeAnswer
 from vivace.protocol.rank import rank_and_world
-from vivace.tune.running import read_words
+from vivace.tune.running import MODES, read_words
 from vivace.tune.running import run as run_training
 
 __all__ = ["run"]
-
-MODES = ("ddp", "zero1")
 
 
 def run(
@@ -81,9 +79,12 @@ def run(
 def _with_a_mode(words: tuple[str, ...], ranks: int) -> tuple[str, ...]:
     """Several ranks need a way to split the work; the plain one unless another was named."""
     mode = next((word for word in words if word in MODES), None)
-    if ranks == 1 and mode is not None:
+    in_job = rank_and_world()[1] > 1
+    if ranks > 1 and in_job:
+        raise UserError("this job has started its ranks already", hint="leave out --ranks")
+    if ranks == 1 and mode is not None and not in_job:
         raise UserError(f"{mode} splits the work over ranks, and there is one", hint="add --ranks 2")
-    return words if ranks == 1 or mode is not None else (MODES[0], *words)
+    return words if ranks == 1 or mode is not None else ("ddp", *words)
 
 
 def _where_with_belongs(command: list[str]) -> str:

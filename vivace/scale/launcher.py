@@ -21,7 +21,7 @@ from pathlib import Path
 from vivace.protocol.rank import RANK_VARIABLE, WORLD_VARIABLE
 from vivace.scale.place import SCALE_VARIABLE, ScalePlace
 
-__all__ = ["launch", "main"]
+__all__ = ["launch", "launch_in_job", "main"]
 
 _POLL_S = 0.1
 _GRACE_S = 15.0  # between asking a rank to end and killing it
@@ -42,6 +42,19 @@ def launch(command: Sequence[str], ranks: int, folder: Path) -> int:
         ]
         with _passed_on(processes):
             return _wait(processes, folder)
+
+
+def launch_in_job(command: Sequence[str], folder: Path) -> int:
+    """One rank of a job whose launcher (srun, torchrun) has started one of us for each: to its end, as above."""
+    folder.mkdir(parents=True, exist_ok=True)
+    gpus = _gpus()
+    local, local_world = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    meet = f"tcp:{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '29500')}"
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    own_gpu = len(gpus) > local and len(gpus) >= local_world
+    process = _start(command, ScalePlace(rank, world, meet, local, own_gpu), gpus, folder)
+    with _passed_on([process]):
+        return _wait([process], folder)
 
 
 def _start(command: Sequence[str], place: ScalePlace, gpus: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -128,12 +141,12 @@ def _passed_on(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m vivace.scale.launcher", description=__doc__)
-    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--ranks", type=int, help="how many to start; without it: one of those that a job has started")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     command = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
-    sys.exit(launch(command, asked.ranks, asked.folder))
+    sys.exit(launch(command, asked.ranks, asked.folder) if asked.ranks else launch_in_job(command, asked.folder))
 
 
 if __name__ == "__main__":

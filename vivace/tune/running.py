@@ -31,8 +31,10 @@ from vivace.records.privacy import safe_command
 if TYPE_CHECKING:
     from vivace.records.run import Run, RunState
 
-__all__ = ["Ran", "read_words", "run"]
+__all__ = ["MODES", "Ran", "read_words", "run"]
 
+MODES = frozenset({"ddp", "zero1"})
+"""Practices that split the work over ranks."""
 RECORD = "run.json"
 _REFUSED = "refused-*.json"
 _POLL_S = 0.2
@@ -104,7 +106,7 @@ def run(
     started_at = _now()
     environment = environment_for(request, {**environment_of(words), **os.environ})
     try:
-        process = _start(_over_ranks(command, ranks, folder), environment)
+        process = _start(_over_ranks(command, words, ranks, folder), environment)
     except UserError:
         record = _record(command, words, folder, started_at)
         _keep(record.model_copy(update={"state": "failed", "ended_at": _now()}), whole)
@@ -175,11 +177,12 @@ def _place(output: Path) -> Path:
     return output if rank == 0 else output / ".ranks"
 
 
-def _over_ranks(command: Sequence[str], ranks: int, folder: Path) -> Sequence[str]:
-    if ranks == 1:
+def _over_ranks(command: Sequence[str], words: Sequence[str], ranks: int, folder: Path) -> Sequence[str]:
+    """Under vivace's launcher, where the work is split: it starts the ranks, or is one of those that a job started."""
+    if not MODES.intersection(words):
         return command
-    launcher = [sys.executable, "-m", "vivace.scale.launcher", "--ranks", str(ranks)]
-    return [*launcher, "--folder", str(folder.resolve()), "--", *command]
+    several = ["--ranks", str(ranks)] if ranks > 1 else []
+    return [sys.executable, "-m", "vivace.scale.launcher", *several, "--folder", str(folder.resolve()), "--", *command]
 
 
 def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
