@@ -19,7 +19,8 @@ __all__ = ["report", "write_report"]
 
 def report(
     run: Annotated[
-        Path | None, typer.Argument(help="A run's folder. Default: the latest under vivace-runs/.", show_default=False)
+        Path | None,
+        typer.Argument(help="A run's folder, or a Slurm job. Default: the latest run.", show_default=False),
     ] = None,
     output: Annotated[
         Path | None,
@@ -30,7 +31,7 @@ def report(
     ] = DEFAULT_RUNS,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Write one self-contained HTML page about a tune, a check, a search or a measurement.
+    """Write one self-contained HTML page about a tune, a check, a search, a measurement or a job.
 
     The page needs no network and no JavaScript: mail it, print it, read it on a phone.
 
@@ -41,13 +42,28 @@ def report(
         vivace report vivace-runs/train-001 --open
 
         vivace report vivace-runs/train-001 -o train.html
+
+        vivace report 1234          a job that was submitted from here: its pieces, planned and achieved
     """
     from vivace.report.run_folder import latest_run
 
-    target = write_report(run if run is not None else latest_run(*places(runs)), output)
+    target = _job_page(run, output, runs) if run is not None and not run.exists() else None
+    target = target or write_report(run if run is not None else latest_run(*places(runs)), output)
     make_console(stderr=True).print(f"report: {escape(str(target))}", highlight=False, soft_wrap=True)
     if open_it and not webbrowser.open(target.resolve().as_uri()):
         raise UserError("no browser could be started", hint=f"open {target} yourself")
+
+
+def _job_page(job: Path, output: Path | None, runs: Path) -> Path | None:
+    """None: nothing was submitted under that number or name."""
+    from vivace.cli.status import job_report
+
+    found = job_report(str(job), runs)
+    if found is None:
+        return None
+    target = output if output is not None else found[1] / "job.html"
+    _write(target, found[0])
+    return target
 
 
 def write_report(run: Path, output: Path | None = None) -> Path:

@@ -34,7 +34,7 @@ from vivace.records.run import Run
 from vivace.report.dlojz_log import read_log
 from vivace.report.status_view import array_view, status_view
 
-__all__ = ["status"]
+__all__ = ["job_report", "status"]
 
 _MOST_NOTES = 3
 
@@ -73,6 +73,25 @@ def status(
     else:
         view = array_view if is_array else status_view
         make_console(highlight=False, soft_wrap=True).print(view(table, slurm_time))
+
+
+def job_report(job: str, output: Path) -> tuple[str, Path] | None:
+    """The page of a job that was sent from here, and the folder that it belongs into; None: no such job."""
+    from vivace.launch.pieces import pieces_of
+    from vivace.report.job_page import job_page
+
+    runs = [run for run in find_runs(job, *places(output)) if run.launcher == "slurm"]
+    if not runs:
+        return None
+    run = runs[-1]
+    job_id = job if is_job_id(job) else run.job_id or ""
+    tasks = ask_tasks(job_id)
+    if len(tasks) > 1:
+        raise UserError(f"{job} is an array", hint=f"vivace report {tasks[0].job_id}: a page for each task")
+    known = tasks[0] if tasks else None
+    table = _table(known, run, _logs(job_id, output))
+    one = run.model_copy(update={"job_id": job_id})
+    return job_page(table, pieces_of(one, known), run.submitted_at, slurm_time), Path(run.folder)
 
 
 def _note(reasons: Sequence[str]) -> None:

@@ -18,15 +18,15 @@ from vivace.launch.slurm import Answer, SlurmSilent, ask, refusal, slurm_is_here
 from vivace.records.run import RunState
 
 __all__ = [
-    "SACCT_FIELDS", "Answer", "Verdict", "ask_slurm", "ask_tasks", "consumed_energy_j", "crashes", "energy_j",
-    "from_sacct", "of_array", "verdict", "whole_run_s",
+    "EVERY_START", "SACCT_FIELDS", "Answer", "Verdict", "ask_slurm", "ask_tasks", "consumed_energy_j", "crashes",
+    "energy_j", "from_sacct", "of_array", "verdict", "whole_run_s",
 ]  # fmt: skip
 
 # The name comes last: it may hold the separator.
 SACCT_FIELDS = "JobID,State,ExitCode,ElapsedRaw,TimelimitRaw,Start,Partition,QOS,NNodes,JobName"
 _CANNOT_WRITE_LOG = 53  # the "signal" of a job whose log files could not be opened; its exit code is 0
 _UNHEARD = 128 + signal.SIGUSR1
-_EVERY_START = ("--allocations", "--duplicates", "--noheader", "--parsable2")  # a requeued job has a row a start
+EVERY_START = ("--allocations", "--duplicates", "--noheader", "--parsable2")  # a requeued job has a row a start
 _TAIL_BYTES = 200_000
 _OUT_OF_MEMORY = re.compile(
     r"CUDA out of memory|OutOfMemoryError|oom[-_]kill|Out Of Memory|std::bad_alloc|DefaultCPUAllocator: can't allocate"
@@ -59,7 +59,7 @@ def ask_tasks(job_id: str) -> list[JobInfo]:
     answer = ask("scontrol", "--oneliner", "show", "job", job_id)
     if answer.code == 0 and (lines := [line for line in answer.out.splitlines() if line.startswith("JobId=")]):
         return sorted((from_scontrol(line) for line in lines), key=_task_number)
-    accounts = ask("sacct", "-j", job_id, *_EVERY_START, "--format", SACCT_FIELDS)
+    accounts = ask("sacct", "-j", job_id, *EVERY_START, "--format", SACCT_FIELDS)
     starts = from_sacct(accounts.out) if accounts.code == 0 else []
     if not starts and isinstance(silent := refusal("scontrol", answer), SlurmSilent):
         raise silent
@@ -127,7 +127,7 @@ def whole_run_s(info: JobInfo) -> int | None:
     """How long all starts of a job ran together; None where Slurm remembers the last one only (without accounts)."""
     if not info.restarts or not slurm_is_here():
         return info.run_s
-    answer = ask("sacct", "-j", info.job_id, *_EVERY_START, "--format", "ElapsedRaw")
+    answer = ask("sacct", "-j", info.job_id, *EVERY_START, "--format", "ElapsedRaw")
     starts = [int(word) for word in answer.out.split() if word.isdigit()] if answer.code == 0 else []
     return sum(starts) if len(starts) > info.restarts else None
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from vivace.report.figures import counted
 from vivace.report.fitting import FittingTable
 
-__all__ = ["array_view", "status_view"]
+__all__ = ["array_view", "status_rows", "status_view"]
 
 Rows = list[tuple[str, str]]
 Clock = Callable[[float], str]
@@ -24,9 +24,13 @@ Clock = Callable[[float], str]
 
 def status_view(table: dict[str, Any], clock: Clock) -> Table:
     view = Table(box=None, show_header=False, pad_edge=False)
-    for label, text in [*_end(table, clock), *_figures(table), *_plan(table), *_logs(table)]:
+    for label, text in status_rows(table, clock):
         view.add_row(Text(label, style="bold"), Text(text))
     return view
+
+
+def status_rows(table: dict[str, Any], clock: Clock) -> Rows:
+    return [*_end(table, clock), *_figures(table), *_plan(table), *_logs(table)]
 
 
 def array_view(table: dict[str, Any], clock: Clock) -> Group:
