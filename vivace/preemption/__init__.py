@@ -12,7 +12,7 @@
 
 Runs in the user's training process: standard library and torch only, Python 3.9.
 
-``guard`` has the signals and the agreement of the ranks, ``checkpoint`` the files, ``requeue`` the talk with Slurm,
+``guard`` has the signals and the agreement of the ranks, ``checkpoint`` the files, ``requeueing`` the talk with Slurm,
 ``job_files`` the talk with vivace's job script, ``leaving`` the last moments of a rank.
 """
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from vivace.preemption.checkpoint import CheckpointError, load_newest, save_atomically
 from vivace.preemption.guard import Preemption, protect_worker
-from vivace.preemption.requeue import EXIT_INTERRUPTED, job_id, requeue
+from vivace.preemption.requeueing import EXIT_INTERRUPTED, job_id, requeue
 
 __all__ = [
     "EXIT_INTERRUPTED", "CheckpointError", "Preemption", "job_id", "load_newest", "protect_worker", "requeue",

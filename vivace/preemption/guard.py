@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from vivace.preemption.job_files import JobFiles, JobWord, is_first_rank
 from vivace.preemption.leaving import WARNINGS, agreeing, initialized_distributed, leaving, listening
-from vivace.preemption.requeue import EXIT_INTERRUPTED, max_requeues_of, requeue
+from vivace.preemption.requeueing import EXIT_INTERRUPTED, max_requeues_of, requeue
 
 __all__ = ["Preemption", "protect_worker"]
 
