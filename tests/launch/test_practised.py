@@ -34,7 +34,7 @@ os.execvp(sys.argv[5], sys.argv[5:])
 
 
 def command_in(text: str) -> list[str]:
-    return shlex.split(text.split('exec "$@"\' rank \\\n    ')[1].split(" || code=$?\n")[0])
+    return shlex.split(text.split('exec "$@"\' rank \\\n    ')[1].split(" &\nvivace_command=$!\n")[0])
 
 
 def proof_of(practice: str) -> Proof:
