@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -64,7 +65,7 @@ def interrupted(arguments: Sequence[str], cwd: Path, ready: Callable[[], bool]) 
 
 @pytest.fixture
 def vivace(tmp_path: Path) -> Callable[..., Done]:
-    """Run ``vivace ARGUMENTS`` in an empty folder."""
+    """Run ``vivace ARGUMENTS`` in an empty folder, in a process of its own."""
 
     def run(*arguments: str, cwd: Path = tmp_path, **more: str) -> Done:
         done = subprocess.run(
@@ -76,11 +77,32 @@ def vivace(tmp_path: Path) -> Callable[..., Done]:
 
 
 @pytest.fixture
-def measure(vivace: Callable[..., Done]) -> Callable[..., Done]:
+def vivace_here(tmp_path: Path) -> Callable[..., Done]:
+    """The same in this process, and the scripts in forked ones: a second instead of five. What is tested here is what
+    vivace sees and says of a script; that it starts and ends as a command should, others test with ``vivace``."""
+    from forked.here import vivace_here
+
+    def run(*arguments: str, cwd: Path = tmp_path, **more: str) -> Done:
+        return Done(vivace_here(arguments, cwd, environment(**more)), cwd / "vivace-runs")
+
+    return run
+
+
+@pytest.fixture
+def forked_scripts() -> Iterator[None]:
+    """The scripts that a test of this process measures run in forked processes."""
+    from forked.here import forked_scripts
+
+    with patch.dict(os.environ, environment(), clear=True), forked_scripts():
+        yield
+
+
+@pytest.fixture
+def measure(vivace_here: Callable[..., Done]) -> Callable[..., Done]:
     """``vivace measure --json`` of one of the scripts in tests/measure/scripts, with that script's arguments."""
 
     def run(script: str, *arguments: str, options: Sequence[str] = ("--steps", "6"), **more: str) -> Done:
         command = [sys.executable, str(SCRIPTS / script), *arguments]
-        return vivace("measure", "--json", *options, "--", *command, **more)
+        return vivace_here("measure", "--json", *options, "--", *command, **more)
 
     return run

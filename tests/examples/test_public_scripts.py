@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import environment
+from forked.process import can_fork, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-JOB = ("SLURM_", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_")
 
 
 def run_example(name: str, *flags: str, folder: Path, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(JOB)}
-    return subprocess.run(
-        [sys.executable, *launcher, str(EXAMPLES / name), *flags],
-        cwd=folder,
-        env={**environment, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    command = [sys.executable, *launcher, str(EXAMPLES / name), *flags]
+    without_gpu = environment(CUDA_VISIBLE_DEVICES="")
+    if can_fork(command, without_gpu, folder):
+        return run(command, folder, without_gpu, 200)
+    return subprocess.run(command, cwd=folder, env=without_gpu, capture_output=True, text=True, timeout=200)
 
 
 # A thread of gloo's lets go of the last all-reduce while Python already ends (pytorch issue 190489): one exit of ten on

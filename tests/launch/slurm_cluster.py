@@ -96,7 +96,7 @@ class SlurmCluster:
                     return
             except (subprocess.SubprocessError, OSError, AssertionError, IndexError):
                 pass
-            time.sleep(0.05)
+            time.sleep(0.2)  # each look is a process of Slurm's, and work for its controller
         raise TimeoutError(f"waited {timeout_s} s for: {what}\n{self.run('squeue', check=False).stdout}")
 
     def step_processes(self, job: str, node: int | None = None) -> list[int]:

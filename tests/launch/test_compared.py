@@ -20,8 +20,8 @@ PLAN_WORDS = ("plan", "resnet50", "--cluster", "jean-zay-v100-32g", "--gpus", "4
 
 
 @pytest.fixture
-def plan(vivace: Callable, tmp_path: Path) -> Plan:
-    done = vivace(*PLAN_WORDS)
+def plan(vivace_here: Callable, tmp_path: Path) -> Plan:
+    done = vivace_here(*PLAN_WORDS)
     assert done.code == 0, done.err
     return Plan.load(tmp_path / "p.json")
 
@@ -57,8 +57,8 @@ def measurement(vivace: Callable, **changes: Any) -> Measurement:
     return Measurement.from_json(done.out).model_copy(update=changes)
 
 
-def test_the_newest_whole_record_in_the_jobs_folder_counts(vivace: Callable, tmp_path: Path):
-    record = measurement(vivace, mfu=0.57, samples_per_s=123.0)
+def test_the_newest_whole_record_in_the_jobs_folder_counts(vivace_here: Callable, tmp_path: Path):
+    record = measurement(vivace_here, mfu=0.57, samples_per_s=123.0)
     for name, age_s in (("train-7.0", 20), ("train-7.0.1", 10), ("damaged", 0)):
         file = tmp_path / "job" / name / "measurement.json"
         file.parent.mkdir(parents=True)

@@ -9,27 +9,29 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from conftest import SCRIPTS
 from launch.conftest import ROOT, Bench
 from launch.slurm_cluster import FINAL
 
 EXAMPLE = ROOT / "examples" / "preemptible.py"
 MEASURE = (sys.executable, "-m", "vivace", "measure", "--steps", "5", "--no-profile", "--no-flops")
 TRAIN = (sys.executable, str(EXAMPLE), "--steps", "500", "--checkpoint", "x.pt")
-NODES = {0: "node1", 1: "node1", 2: "node2", 3: "node2"}
+NODES = ("node1", "node1", "node2", "node2")
 BATCH = """#!/bin/bash
-#SBATCH --nodes=2 --ntasks-per-node=2 --time=5 --output=out.txt --error=err.txt
+#SBATCH --nodes=2 --ntasks-per-node={tasks} --time=5 --output=out.txt --error=err.txt
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))
 {line}
 """
 
 
-def batch(bench: Bench, line: str) -> str:
-    """Run a batch script of the user's own; its stdout."""
-    (bench.folder / "own.sh").write_text(BATCH.format(line=line))
+def batch(bench: Bench, line: str, tasks: int = 2) -> str:
+    """Run a batch script of the user's own on two nodes; its stdout."""
+    (bench.folder / "own.sh").write_text(BATCH.format(line=line, tasks=tasks))
     words = ["sbatch", "--parsable", "own.sh"]
     sent = subprocess.run(words, env=bench.env, cwd=bench.folder, capture_output=True, text=True, timeout=60)
     state = bench.cluster.wait_state(sent.stdout.strip(), FINAL)
@@ -37,22 +39,22 @@ def batch(bench: Bench, line: str) -> str:
     return (bench.folder / "out.txt").read_text()
 
 
-def check_four_ranks(measurement: dict, bench: Bench) -> None:
-    """Whole, of all four ranks, and the throughput is that of all four."""
+def check_ranks(measurement: dict, bench: Bench, nodes: Sequence[str] = NODES) -> None:
+    """Whole, of the ranks on these nodes, and the throughput is that of all of them."""
     ranks = {rank["rank"]: rank for rank in measurement["ranks"]}
     assert measurement["status"] == "complete"
     assert measurement["steps"] == 5
-    assert (measurement["batch_size"], measurement["global_batch_size"]) == (32, 128)
-    assert sorted(ranks) == [0, 1, 2, 3]
+    assert (measurement["batch_size"], measurement["global_batch_size"]) == (32, 32 * len(nodes))
+    assert sorted(ranks) == list(range(len(nodes)))
     if bench.cluster.namespaces:
-        assert {number: rank["host"] for number, rank in ranks.items()} == NODES
+        assert [ranks[number]["host"] for number in sorted(ranks)] == list(nodes)
     assert measurement["samples_per_s"] == sum(rank["samples_per_s"] for rank in ranks.values())
 
 
 def test_around_srun_all_ranks_report_into_one_folder(bench_with_names: Bench):
     bench = bench_with_names
     text = batch(bench, shlex.join([*MEASURE, "--json", "--", "srun", *TRAIN]))
-    check_four_ranks(json.loads(text), bench)
+    check_ranks(json.loads(text), bench)
     (folder,) = (bench.folder / "vivace-runs").iterdir()
     assert sorted(path.name for path in folder.iterdir()) == ["measurement.json", "stderr.log", "stdout.log"]
     assert {f"rank {rank} of 4" in (folder / "stdout.log").read_text() for rank in range(4)} == {True}
@@ -61,17 +63,17 @@ def test_around_srun_all_ranks_report_into_one_folder(bench_with_names: Bench):
 def test_under_srun_the_vivaces_share_a_folder_and_the_first_one_tells(bench_with_names: Bench):
     bench = bench_with_names
     twice = shlex.join([*MEASURE, "--json", "--", *TRAIN])
-    text = batch(bench, f"srun bash -c {shlex.quote(f'{twice} && {twice}')}")
-    first, second = (json.loads(part + "}\n") for part in text.split("\n}\n")[:2])  # one record each time, of 4 tasks
-    check_four_ranks(first, bench)
-    check_four_ranks(second, bench)
+    text = batch(bench, f"srun bash -c {shlex.quote(f'{twice} && {twice}')}", tasks=1)
+    first, second = (json.loads(part + "}\n") for part in text.split("\n}\n")[:2])  # one record each time, of 2 tasks
+    check_ranks(first, bench, ("node1", "node2"))
+    check_ranks(second, bench, ("node1", "node2"))
     folders = sorted((bench.folder / "vivace-runs").iterdir())
-    logs = [f"{stream}{rank}.log" for stream in ("stdout", "stderr") for rank in ("", "-1", "-2", "-3")]
-    ends = [f"peer-{rank}.json" for rank in range(4)]
+    logs = [f"{stream}{rank}.log" for stream in ("stdout", "stderr") for rank in ("", "-1")]
+    ends = [f"peer-{rank}.json" for rank in range(2)]
     for folder, record in zip(folders, (first, second), strict=True):
         assert sorted(path.name for path in folder.iterdir()) == sorted(["measurement.json", *logs, *ends])
         assert json.loads((folder / "measurement.json").read_text()) == record
-        assert "rank 3 of 4" in (folder / "stdout-3.log").read_text()
+        assert "rank 1 of 2" in (folder / "stdout-1.log").read_text()
 
 
 def test_a_submitted_job_measures_itself_and_status_reads_it(bench_with_names: Bench):
@@ -82,7 +84,7 @@ def test_a_submitted_job_measures_itself_and_status_reads_it(bench_with_names: B
     assert bench.end(record) == "COMPLETED", bench.err(record)
     (file,) = Path(record["folder"]).glob("*/measurement.json")
     measurement = json.loads(file.read_text())
-    check_four_ranks(measurement, bench)
+    check_ranks(measurement, bench)
     assert bench.out(record).count("samples/s") == 1
     found = json.loads(bench.vivace("status", "measured", "--json").stdout)
     assert found["samples_per_s"] == measurement["samples_per_s"]
@@ -95,7 +97,7 @@ def test_a_killed_task_is_waited_for_but_not_for_ever(tmp_path: Path):
     """Two tasks of a step as srun would start them; the second is killed before it can tell."""
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "PYTHONPATH": str(ROOT)}
     quick = "import vivace.measure.peers as p; p.WAIT_S = 1.0; from vivace.cli.app import main; main()"
-    words = [sys.executable, "-c", quick, *MEASURE[3:]]  # the example that ships with vivace
+    words = [sys.executable, "-c", quick, *MEASURE[3:], "--", sys.executable, str(SCRIPTS / "plain.py")]
     environment = {**os.environ, **step, "SLURM_PROCID": "0", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -56,25 +56,16 @@ def train(bench: Bench, name: str, *options: str) -> dict[str, Any]:
     return bench.submit("--name", name, *options, command=[sys.executable, str(EXAMPLE), *words])
 
 
-def interrupt(bench: Bench, records: list[dict[str, Any]], plans: list[list[int]], dice: random.Random) -> None:
-    """Signal each job at its planned steps, once a life, some milliseconds into the step."""
-    todo = {record["job_id"]: list(plan) for record, plan in zip(records, plans, strict=True)}
-    lives = dict.fromkeys(todo, 0)
+def interrupt(bench: Bench, record: dict[str, Any], plan: list[int], dice: random.Random) -> None:
+    """Signal the job at the planned steps, once a life, some milliseconds into the step."""
+    for lives, step in enumerate(plan, start=1):
 
-    def one_round() -> bool:
-        for record in records:
-            job = record["job_id"]
-            begun = (
-                bench.out(record).count("rank 0 of") if Path(record["folder"]).joinpath(f"{job}.out").exists() else 0
-            )
-            if todo[job] and begun == lives[job] + 1 and last_step(bench, record) >= todo[job][0]:
-                time.sleep(dice.random() * 0.06)
-                bench.cluster.run("scancel", f"--signal={dice.choice(SIGNALS)}", job)
-                todo[job].pop(0)
-                lives[job] += 1
-        return not any(todo.values())
+        def reached(lives: int = lives, step: int = step) -> bool:
+            return bench.out(record).count("rank 0 of") == lives and last_step(bench, record) >= step
 
-    bench.cluster.wait("all signals sent", one_round, 150)
+        bench.cluster.wait(f"step {step} in life {lives}", reached, 150)
+        time.sleep(dice.random() * 0.06)
+        bench.cluster.run("scancel", f"--signal={dice.choice(SIGNALS)}", record["job_id"])
 
 
 def test_signals_at_random_moments_change_no_loss(bench_with_names: Bench):
@@ -82,33 +73,32 @@ def test_signals_at_random_moments_change_no_loss(bench_with_names: Bench):
     seed = random.SystemRandom().randrange(10**6)
     dice = random.Random(seed)
     print("seed", seed)  # shown when the test fails
-    plans = [sorted(dice.sample(range(1, STEPS - 8), 2)) for _ in range(2)]
+    plan = sorted(dice.sample(range(1, STEPS - 8), 2))
     reference = train(bench, "reference", "--gpus", "2")
-    jobs = [train(bench, f"interrupted-{number}", "--gpus", "2") for number in range(2)]
-    interrupt(bench, jobs, plans, dice)
+    record = train(bench, "interrupted", "--gpus", "2")
+    interrupt(bench, record, plan, dice)
     assert bench.end(reference) == "COMPLETED"
     expected = losses(bench.out(reference))
     assert len(expected) == 2 * STEPS
-    for record, plan in zip(jobs, plans, strict=True):
-        assert bench.end(record) == "COMPLETED", bench.err(record)
-        text = bench.out(record)
-        assert losses(text) == expected
-        # Not the script's own "requeued" line: Slurm may end the script before it has printed that.
-        assert f"restarts {len(plan)}" in text
-        starts = [int(step) for step in re.findall(r"rank 0 of 2 on \S+ begins at step (\d+)", text)]
-        others = [int(step) for step in re.findall(r"rank 1 of 2 on \S+ begins at step (\d+)", text)]
-        assert starts == others
-        assert starts == sorted(set(starts))  # each life went further
-        assert "Traceback" not in bench.err(record)
-        # Nothing that was trained is trained again: the save is of the very step at which the ranks agreed.
-        assert len(re.findall(r"^step \d+ rank 0", text, re.MULTILINE)) == STEPS
+    assert bench.end(record) == "COMPLETED", bench.err(record)
+    text = bench.out(record)
+    assert losses(text) == expected
+    # Not the script's own "requeued" line: Slurm may end the script before it has printed that.
+    assert f"restarts {len(plan)}" in text
+    starts = [int(step) for step in re.findall(r"rank 0 of 2 on \S+ begins at step (\d+)", text)]
+    others = [int(step) for step in re.findall(r"rank 1 of 2 on \S+ begins at step (\d+)", text)]
+    assert starts == others
+    assert starts == sorted(set(starts))  # each life went further
+    assert "Traceback" not in bench.err(record)
+    # Nothing that was trained is trained again: the save is of the very step at which the ranks agreed.
+    assert len(re.findall(r"^step \d+ rank 0", text, re.MULTILINE)) == STEPS
 
 
 def test_two_nodes_of_two_ranks_stop_save_and_go_on_together(bench_with_names: Bench):
     bench = bench_with_names
     shape = ("--gpus", "8", "--gpus-per-task", "2")
     record = train(bench, "multi-node", *shape)
-    interrupt(bench, [record], [[5]], random.Random(0))
+    interrupt(bench, record, [5], random.Random(0))
     assert bench.end(record) == "COMPLETED", bench.err(record)
     text = bench.out(record)
     if bench.cluster.namespaces:

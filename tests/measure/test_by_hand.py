@@ -88,6 +88,6 @@ def test_an_optimizer_that_comes_later_tells_the_steps(measure: Callable):
 )
 def test_what_cannot_be_seen_is_said(measure: Callable, arguments: str, sentence: str):
     done = measure("by_hand.py", *arguments.split(), options=OPTIONS)
-    assert done.code == 0
+    assert done.code == 2
     assert sentence in done.err
     assert done.record["status"] == "nothing"

@@ -110,9 +110,9 @@ def test_nothing_is_kept_once_the_window_is_open_nor_where_it_was_not_asked_for(
 
 
 @pytest.mark.parametrize("script", ["gan.py", "accumulation.py"])
-def test_of_a_real_training(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("forked_scripts")
+def test_of_a_real_training(script: str, tmp_path: Path):
     """Twice the same script with the same seed: equal to the bit, and each optimizer looked at by itself."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     command = [sys.executable, str(SCRIPTS / script)]
     asked = TrialSettings(steps=3, warmup_steps=6, grad_norms=True)
     runs = [

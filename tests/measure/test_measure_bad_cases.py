@@ -99,8 +99,8 @@ def test_a_command_without_torch(vivace: Callable):
     assert "ended before its first training step" in done.err
 
 
-def test_a_command_without_torch_that_ends_well(vivace: Callable):
-    done = vivace("measure", "--", sys.executable, "-c", "print('hello')")
+def test_a_command_without_torch_that_ends_well(vivace_here: Callable):
+    done = vivace_here("measure", "--", sys.executable, "-c", "print('hello')")
     assert done.code == 2
     assert "never imported torch" in done.err
 
@@ -194,9 +194,9 @@ def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, 
     assert is_gone(process.pid)
 
 
-def test_an_unwritable_output_folder_is_said_before_anything_runs(vivace: Callable, tmp_path: Path):
+def test_an_unwritable_output_folder_is_said_before_anything_runs(vivace_here: Callable, tmp_path: Path):
     (tmp_path / "file").write_text("")
-    done = vivace("measure", "-o", str(tmp_path / "file" / "runs"), "--", sys.executable, "-c", "print('ran')")
+    done = vivace_here("measure", "-o", str(tmp_path / "file" / "runs"), "--", sys.executable, "-c", "print('ran')")
     assert done.code == 2
     assert "cannot make a run folder" in done.err
     assert "ran" not in done.out
@@ -212,16 +212,16 @@ def test_an_unwritable_output_folder_is_said_before_anything_runs(vivace: Callab
         (["--timeout", "0", "--", "true"], "--timeout must be above 0"),
     ],
 )
-def test_a_users_mistake_is_one_sentence(vivace: Callable, arguments: list[str], sentence: str):
-    done = vivace("measure", *arguments)
+def test_a_users_mistake_is_one_sentence(vivace_here: Callable, arguments: list[str], sentence: str):
+    done = vivace_here("measure", *arguments)
     assert done.code == 2
     assert sentence in done.err
     assert "Traceback" not in done.err
 
 
-def test_words_of_the_command_are_never_run_by_a_shell(vivace: Callable, tmp_path: Path):
+def test_words_of_the_command_are_never_run_by_a_shell(vivace_here: Callable, tmp_path: Path):
     word = "$(touch hacked); `touch hacked` && touch hacked"
-    done = vivace("measure", "--", sys.executable, "-c", "import sys; print(sys.argv[1])", word)
+    done = vivace_here("measure", "--", sys.executable, "-c", "import sys; print(sys.argv[1])", word)
     assert word in done.out
     assert not (tmp_path / "hacked").exists()
 

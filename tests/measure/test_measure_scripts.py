@@ -6,7 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, environment
+from forked.process import run
 
 # make_model(): Linear 8→16, ReLU, Linear 16→4, by hand: 2·(8·16 + 16·4) = 384 FLOPs forward per sample. Backward
 # computes the weights' gradients (384) and, except for the first layer's input, the inputs' (2·16·4 = 128).
@@ -180,10 +180,7 @@ def test_closure_style_step(measure: Callable):
 @pytest.mark.parametrize("how", ["wrapped", "in-place", "graph-break", "builtin"])
 def test_a_compiled_model_is_compiled_as_without_us(measure: Callable, how: str):
     done = measure("compiled.py", how)
-    bare = subprocess.run(
-        [sys.executable, str(SCRIPTS / "compiled.py"), how, "--steps", "20"],
-        capture_output=True, text=True, env=environment(), check=True,
-    )  # fmt: skip
+    bare = run([sys.executable, str(SCRIPTS / "compiled.py"), how, "--steps", "20"], SCRIPTS, environment(), 240)
     assert re.findall(r"graphs (\d+)", done.err) == re.findall(r"graphs (\d+)", bare.stdout)
     assert done.record["batch_size"] == 32
     assert done.record["flops"]["model"] == 32 * FLOPS_PER_SAMPLE
@@ -281,8 +278,8 @@ def test_an_environment_without_vivace_or_its_dependencies(vivace: Callable, tmp
     assert done.record["batch_size"] == 32
 
 
-def test_the_embedded_example(vivace: Callable):
-    done = vivace("measure", "--json", "--steps", "3", "--warmup", "1")
+def test_the_embedded_example(vivace_here: Callable):
+    done = vivace_here("measure", "--json", "--steps", "3", "--warmup", "1")
     record = done.record
     assert (record["status"], record["batch_size"]) == ("complete", 64)
     assert record["mfu"] > 0
@@ -344,9 +341,9 @@ for epoch in range(100):
 
 
 @pytest.mark.parametrize("script", [GAN_IN_EVAL_MODE, FROZEN_BACKBONE])
-def test_one_network_in_eval_mode_is_no_validation(vivace: Callable, tmp_path: Path, script: str):
+def test_one_network_in_eval_mode_is_no_validation(vivace_here: Callable, tmp_path: Path, script: str):
     (tmp_path / "train.py").write_text(script)
-    record = vivace("measure", "--json", "--steps", "20", "--", sys.executable, "train.py").record
+    record = vivace_here("measure", "--json", "--steps", "20", "--", sys.executable, "train.py").record
     assert record["validation"] == {"total_ms": 0.0, "batches": 0, "runs": 0, "with_grad_ms": 0.0}
     assert record["micro_batches"] == 1
 
@@ -365,9 +362,9 @@ for x in DataLoader(make(token="hf_AbCdEfGhIjKlMnOpQrStUv"), 16, num_workers=int
 """
 
 
-def test_settings_of_any_type_lines_with_secrets_and_batches_used_twice(vivace: Callable, tmp_path: Path):
+def test_settings_of_any_type_lines_with_secrets_and_batches_used_twice(vivace_here: Callable, tmp_path: Path):
     (tmp_path / "train.py").write_text(AWKWARD)
-    done = vivace("measure", "--json", "--steps", "10", "--", sys.executable, "train.py")
+    done = vivace_here("measure", "--json", "--steps", "10", "--", sys.executable, "train.py")
     (loader,) = done.record["loaders"]
     assert loader["prefetch_factor"] == 2
     assert "hf_AbCd" not in done.out
@@ -386,9 +383,9 @@ for step in range(400):
 """
 
 
-def test_no_mfu_where_steps_have_different_numbers_of_forwards(vivace: Callable, tmp_path: Path):
+def test_no_mfu_where_steps_have_different_numbers_of_forwards(vivace_here: Callable, tmp_path: Path):
     (tmp_path / "train.py").write_text(STEPS_THAT_DIFFER)
-    record = vivace("measure", "--json", "--steps", "12", "--", sys.executable, "train.py").record
+    record = vivace_here("measure", "--json", "--steps", "12", "--", sys.executable, "train.py").record
     assert record["mfu"] is None
     assert record["flops"]["model"] > 0
     assert any("number of forwards" in note for note in record["notes"])

@@ -75,10 +75,10 @@ for epoch in range(50):
 """
 
 
-def test_a_run_says_what_it_left_out(tmp_path: Path, vivace: Callable):
+def test_a_run_says_what_it_left_out(tmp_path: Path, vivace_here: Callable):
     (tmp_path / "train.py").write_text(SCRIPT)
     options = ("--json", "--warmup", "5", "--steps", "20")
-    record = vivace("measure", *options, "--", sys.executable, str(tmp_path / "train.py")).record
+    record = vivace_here("measure", *options, "--", sys.executable, str(tmp_path / "train.py")).record
     (note,) = (note for note in record["notes"] if "left out" in note)
     assert "the first with inputs of another size" in note
     assert record["input_shapes"] == 2

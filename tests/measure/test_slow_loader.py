@@ -14,7 +14,7 @@ from vivace.measure.merge import _why_not_lasting
 from vivace.protocol.payload import Payload, SeenSupply
 
 STEPS = 20
-BATCH_MS = 100 / 2  # of two workers
+BATCH_MS = 250 / 2  # of two workers; six steps, so that a busy machine does not make the loader keep up
 
 
 @pytest.mark.parametrize("arguments", [(), ("--validate",)])

@@ -52,8 +52,8 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"__pycache__"}
 
 
-def test_files_that_the_command_writes_are_named(vivace: Callable, job: Path):
-    done = vivace("measure", *OPTIONS, "--", sys.executable, "train.py")
+def test_files_that_the_command_writes_are_named(vivace_here: Callable, job: Path):
+    done = vivace_here("measure", *OPTIONS, "--", sys.executable, "train.py")
     written = json.loads((done.folder / "measurement.json").read_text())["written_files"]
     assert written["overwritten"] == ["model.pt"]
     assert written["made"] == [os.path.join("logs", "today", "log.txt")]
@@ -69,14 +69,14 @@ def test_a_file_that_our_own_output_goes_to_is_not_the_commands(job: Path):
     assert json.loads((folder / "measurement.json").read_text())["written_files"]["count"] == 2
 
 
-def test_a_search_says_it_once_for_its_first_trial(vivace: Callable, job: Path):
-    done = vivace("find", "loader", "--steps", "4", "--", sys.executable, "train.py")
+def test_a_search_says_it_once_for_its_first_trial(vivace_here: Callable, job: Path):
+    done = vivace_here("find", "loader", "--steps", "4", "--", sys.executable, "train.py")
     assert done.err.count("the command overwrote model.pt; made logs/today/log.txt; each trial does so") == 1
 
 
-def test_in_a_copy_the_folder_stays_as_it_is(vivace: Callable, job: Path):
+def test_in_a_copy_the_folder_stays_as_it_is(vivace_here: Callable, job: Path):
     before = names(job)
-    done = vivace("measure", "--json", *OPTIONS, "--in-copy", "--", sys.executable, "train.py")
+    done = vivace_here("measure", "--json", *OPTIONS, "--in-copy", "--", sys.executable, "train.py")
     record = done.record
     assert (done.code, record["status"], record["written_files"]) == (0, "complete", None)
     assert (job / "model.pt").read_text() == "the user's"
@@ -86,8 +86,10 @@ def test_in_a_copy_the_folder_stays_as_it_is(vivace: Callable, job: Path):
     assert f"ran in a copy of {job}" in record["notes"]
 
 
-def test_the_copy_is_kept_when_asked_and_what_is_only_read_can_be_linked(vivace: Callable, job: Path):
-    done = vivace("measure", *OPTIONS, "--in-copy", "--keep-copy", "--link", "data", "--", sys.executable, "train.py")
+def test_the_copy_is_kept_when_asked_and_what_is_only_read_can_be_linked(vivace_here: Callable, job: Path):
+    done = vivace_here(
+        "measure", *OPTIONS, "--in-copy", "--keep-copy", "--link", "data", "--", sys.executable, "train.py"
+    )
     copy = done.folder / "copy"
     assert (copy / "model.pt").read_text() == "new"
     assert (copy / "data").is_symlink()
@@ -96,20 +98,20 @@ def test_the_copy_is_kept_when_asked_and_what_is_only_read_can_be_linked(vivace:
     assert (job / "model.pt").read_text() == "the user's"
 
 
-def test_every_trial_of_a_search_has_a_fresh_copy(vivace: Callable, job: Path):
+def test_every_trial_of_a_search_has_a_fresh_copy(vivace_here: Callable, job: Path):
     """One that finds the checkpoint of the trial before would not train from the same start."""
     (job / "train.py").write_text("assert open('model.pt').read() == \"the user's\"\n" + TRAIN)
     sizes = ("--flag", "-b", "--values", "8,16", "--steps", "4")
-    done = vivace("find", "batch", *sizes, "--in-copy", "--json", "--", sys.executable, "train.py", "-b", "8")
+    done = vivace_here("find", "batch", *sizes, "--in-copy", "--json", "--", sys.executable, "train.py", "-b", "8")
     assert [(one["size"], one["outcome"]) for one in done.record["tried"]] == [(8, "ok"), (16, "ok")]
     assert (job / "model.pt").read_text() == "the user's"
     assert "overwrote" not in done.err
     assert {path.name for path in done.folder.rglob("copy")} == set()
 
 
-def test_a_folder_that_is_too_large_is_refused_and_its_largest_parts_are_named(vivace: Callable, job: Path):
+def test_a_folder_that_is_too_large_is_refused_and_its_largest_parts_are_named(vivace_here: Callable, job: Path):
     os.truncate(job / "data" / "words.txt", 5 * 2**30)  # sparse: it takes no room
-    done = vivace("measure", "--in-copy", "--", sys.executable, "train.py")
+    done = vivace_here("measure", "--in-copy", "--", sys.executable, "train.py")
     assert done.code == 2
     assert "of 5.0 GiB (data 5.00 GiB, " in done.err
     assert "--link NAME" in done.err
@@ -125,8 +127,8 @@ def test_a_folder_that_is_too_large_is_refused_and_its_largest_parts_are_named(v
         (("--in-copy", "--link", "nothing"), "there is no such file or folder"),
     ],
 )
-def test_a_users_mistake_is_one_sentence(vivace: Callable, job: Path, options: tuple[str, ...], sentence: str):
-    done = vivace("measure", *options, "--", sys.executable, "train.py")
+def test_a_users_mistake_is_one_sentence(vivace_here: Callable, job: Path, options: tuple[str, ...], sentence: str):
+    done = vivace_here("measure", *options, "--", sys.executable, "train.py")
     assert done.code == 2
     assert sentence in done.err
     assert "Traceback" not in done.err

@@ -1,8 +1,7 @@
 """Runs a small script, unedited, in a process of its own with practices in place, and returns what it printed.
 
 The script imports torch itself: that is when the practices come in, as with ``vivace run --with``.
-Processes are forked from one that has torch in memory. Where a practice or a test sets variables that libraries read
-when they are loaded, a fresh Python is started.
+Processes are forked from one that has torch in memory, unless the script could tell a difference.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import environment
-from practices import forked
+from forked import process
 
 from vivace.measure.starting import environment_for
 from vivace.measure.told import read_told
@@ -51,12 +50,11 @@ def run_with(script: str, words: tuple[str, ...] | list[str], folder: Path, **mo
     request = ProcessRequest(folder=str(folder), entry=Entry.PRACTICES, measure=False, practices=tuple(words))
     base = {**environment_of(words), **environment(**more)}
     wanted = environment_for(request, base)
-    if forked.same_at_start(wanted):
-        done = forked.run(path, folder, wanted, TIMEOUT_S)
+    command = [sys.executable, str(path)]
+    if process.can_fork(command, wanted, folder):
+        done = process.run(command, folder, wanted, TIMEOUT_S)
     else:
-        done = subprocess.run(
-            [sys.executable, str(path)], capture_output=True, text=True, cwd=folder, env=wanted, timeout=TIMEOUT_S
-        )
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=wanted, timeout=TIMEOUT_S)
     assert done.returncode == 0, done.stderr
     assert "nothing is measured or changed" not in done.stderr, done.stderr
     lines = done.stdout.strip().splitlines()

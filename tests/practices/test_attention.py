@@ -156,6 +156,7 @@ def test_an_eager_transformers_model_uses_sdpa(tmp_path: Path):
         ("torch.backends.cuda.enable_flash_sdp(False)", FUSED, 1, 0, False),
     ],
 )
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_measurement_tells_them_apart(line, attention, squares, fused, flash, tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(script(line, attention, watch=False))

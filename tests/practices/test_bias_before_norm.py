@@ -65,10 +65,10 @@ for _ in range(50):
 """
 
 
-def test_measuring_names_only_biases_directly_before_a_norm(vivace: Callable, tmp_path: Path):
+def test_measuring_names_only_biases_directly_before_a_norm(vivace_here: Callable, tmp_path: Path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
-    record = vivace("measure", "--json", "--steps", "4", "--", sys.executable, str(path)).record
+    record = vivace_here("measure", "--json", "--steps", "4", "--", sys.executable, str(path)).record
     assert record["structure"]["biases_before_norm"] == ["0"]
 
 

@@ -197,6 +197,7 @@ def test_a_transformers_model_does_it_its_own_way(tmp_path: Path):
     assert done.printed == [2 * forwards, losses, names]
 
 
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_measurement_tells_what_is_computed_twice(tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT.replace("SETUP", "").replace("range(3)", "range(40)"))

@@ -122,11 +122,11 @@ for _ in range(100):
     ],
 )
 def test_measuring_sees_what_is_on_only_inside_the_loop(
-    backward: str, debugging: list[str], vivace: Callable, tmp_path: Path
+    backward: str, debugging: list[str], vivace_here: Callable, tmp_path: Path
 ):
     path = tmp_path / "loop.py"
     path.write_text(LOOP.replace("BACKWARD", backward))
-    record = vivace("measure", "--json", "--steps", "5", "--", sys.executable, str(path)).record
+    record = vivace_here("measure", "--json", "--steps", "5", "--", sys.executable, str(path)).record
     assert record["structure"]["debugging"] == debugging
     line = 1 + LOOP.splitlines().index("    BACKWARD")
     assert {name: place["line"] for name, place in record["structure"]["debugging_where"].items()} == dict.fromkeys(

@@ -234,6 +234,7 @@ def test_under_ddp_gradients_are_true_and_ranks_leave_the_same_steps_out(tmp_pat
     assert done[0]["gradients"][0] == pytest.approx(plain["gradients"][0], rel=2e-2, abs=2e-3)
 
 
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_measurement_sees_the_loss_as_the_script_has_it(tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(script(20))

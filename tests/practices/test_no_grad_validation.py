@@ -59,11 +59,11 @@ for step in range(200):
     ],
 )
 def test_measuring_tells_validation_with_a_graph_from_training_in_eval_mode(
-    train_mode: str, validation: str, found_at: int | None, vivace: Callable, tmp_path: Path
+    train_mode: str, validation: str, found_at: int | None, vivace_here: Callable, tmp_path: Path
 ):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT.replace("TRAIN_MODE", train_mode).replace("VALIDATION", validation))
-    record = vivace("measure", "--json", "--steps", "9", "--", sys.executable, str(path)).record
+    record = vivace_here("measure", "--json", "--steps", "9", "--", sys.executable, str(path)).record
     if found_at is None:
         assert record["validation"]["with_grad_ms"] == 0
         return

@@ -58,6 +58,7 @@ def test_where_it_is_on_it_says_so(tmp_path: Path):
     assert run_with(SCRIPT.replace("OFF", ""), ["onednn"], tmp_path).told == {"onednn": "oneDNN is not switched off"}
 
 
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_measurement_sees_the_switch(tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(OFF)

@@ -110,7 +110,7 @@ def test_without_workers_there_are_none_to_keep(tmp_path: Path):
     assert done.told == {"persistent_workers": "the loader has no workers to keep"}
 
 
-def test_measuring_tells_the_starts_of_epochs_from_the_waits_within(vivace: Callable, tmp_path: Path):
+def test_measuring_tells_the_starts_of_epochs_from_the_waits_within(vivace_here: Callable, tmp_path: Path):
     import sys
 
     path = tmp_path / "epochs.py"
@@ -128,7 +128,7 @@ if __name__ == "__main__":
             optimizer.step()
             optimizer.zero_grad()
 """)
-    record = vivace("measure", "--json", "--steps", "8", "--warmup", "8", "--", sys.executable, str(path)).record
+    record = vivace_here("measure", "--json", "--steps", "8", "--warmup", "8", "--", sys.executable, str(path)).record
     (seen,) = record["loaders"]  # one line makes them all
     assert seen["made"] == seen["epochs"] + 1  # the first epoch began before the first backward
     assert seen["epochs"] >= 4

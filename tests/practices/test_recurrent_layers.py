@@ -66,6 +66,7 @@ def test_the_weights_of_a_cell_give_the_same_layer():
     assert torch.allclose(torch.stack(outputs, 1), layer(sequence)[0], atol=1e-6)
 
 
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_real_loop_is_found_on_a_cpu(tmp_path: Path):
     script = Path(__file__).parents[1] / "measure" / "scripts" / "varying.py"
     trial = run_trial(

@@ -104,10 +104,10 @@ for _ in range(50):
 """
 
 
-def test_measuring_gives_the_sizes_of_the_layers(vivace: Callable, tmp_path: Path):
+def test_measuring_gives_the_sizes_of_the_layers(vivace_here: Callable, tmp_path: Path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)
-    structure = vivace("measure", "--json", "--steps", "4", "--", sys.executable, str(path)).record["structure"]
+    structure = vivace_here("measure", "--json", "--steps", "4", "--", sys.executable, str(path)).record["structure"]
     assert structure["recurrent"] == [{"name": "LSTM", "inputs": 12, "hidden": 20}]
     assert (5, 7, 20) in [(one["m"], one["n"], one["k"]) for one in structure["layers"]]
 

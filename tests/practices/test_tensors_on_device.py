@@ -70,7 +70,7 @@ def test_only_the_user_can_change_it():
 
 @pytest.mark.gpu
 @needs_gpu
-def test_on_a_gpu_measuring_points_at_the_line_that_makes_it(vivace: Callable, tmp_path: Path):
+def test_on_a_gpu_measuring_points_at_the_line_that_makes_it(vivace_here: Callable, tmp_path: Path):
     path = tmp_path / "gan.py"
     path.write_text(
         "import torch\n"
@@ -81,7 +81,7 @@ def test_on_a_gpu_measuring_points_at_the_line_that_makes_it(vivace: Callable, t
         "    model(noise.cuda()).sum().backward()\n"
         "    optimizer.step()\n"
     )
-    record = vivace("measure", "--json", "--steps", "5", "--", sys.executable, str(path)).record
+    record = vivace_here("measure", "--json", "--steps", "5", "--", sys.executable, str(path)).record
     (spot,) = record["structure"]["host_made"]
     assert (spot["line"], spot["copies"], spot["mib"]) == (5, 1, 4.0)
     assert spot["made_ms"] > 0

@@ -213,10 +213,10 @@ for row in DataLoader(Slow(), 4):
 """
 
 
-def test_a_slow_dataset_is_found_in_a_real_run_at_its_line(vivace: Callable, tmp_path: Path):
+def test_a_slow_dataset_is_found_in_a_real_run_at_its_line(vivace_here: Callable, tmp_path: Path):
     path = tmp_path / "slow.py"
     path.write_text(SLOW)
-    done = vivace("measure", "--json", "--steps", "5", "--", sys.executable, str(path))
+    done = vivace_here("measure", "--json", "--steps", "5", "--", sys.executable, str(path))
     found = find(Measurement.load(done.folder / "measurement.json"))
     assert found is not None
     assert found.where == (str(path), 14)
@@ -277,11 +277,11 @@ if __name__ == "__main__":
 @needs_gpu
 @pytest.mark.parametrize(("what", "piles_up"), [("large", True), ("slow", False)])
 def test_on_a_gpu_a_slow_pinning_thread_is_told_from_slow_workers(
-    vivace: Callable, tmp_path: Path, what: str, piles_up: bool
+    vivace_here: Callable, tmp_path: Path, what: str, piles_up: bool
 ):
     """Eight workers with batches of 96 MiB are ahead of the thread that pins them; two that sleep never are."""
     (tmp_path / "train.py").write_text(WAITING)
     command = (sys.executable, str(tmp_path / "train.py"), what)
-    done = vivace("measure", "--json", "--steps", "20", "--", *command)
+    done = vivace_here("measure", "--json", "--steps", "20", "--", *command)
     (one,) = Measurement.load(done.folder / "measurement.json").loaders
     assert pinning_is_slowest(one) is piles_up, one

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from conftest import environment
+from forked.here import forked_scripts
 from report.browser import Browser, needs_chromium
 from report.made import EVIL, made_finding, made_measurement, made_proof, made_trial
 from report.sample import build_sample
@@ -33,7 +37,8 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder of real trials, and its page."""
     folder = tmp_path_factory.mktemp("runs") / "classifier-001"
     folder.mkdir()
-    build_sample(folder)
+    with patch.dict(os.environ, environment(), clear=True), forked_scripts():
+        build_sample(folder)
     (folder / "report.html").write_text(run_page(read_run(folder)))
     return folder / "report.html"
 

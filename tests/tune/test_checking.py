@@ -34,20 +34,20 @@ def test_a_loader_that_keeps_the_step_waiting_is_found_located_and_priced(vivace
     assert (done.folder / "measurement.json").is_file()
 
 
-def test_a_loader_that_keeps_up_is_not_found(vivace):
-    done = check(vivace, "--load-ms", "1", "--think-ms", "400", "--workers", "1")
+def test_a_loader_that_keeps_up_is_not_found(vivace_here):
+    done = check(vivace_here, "--load-ms", "1", "--think-ms", "400", "--workers", "1")
     assert "workers" not in [f["practice"] for f in done.record["findings"]]
 
 
-def test_for_ci_the_exit_code_says_whether_too_much_is_left(vivace):
-    assert check(vivace, options=("--fail-over", "1.2", "--no-probes")).code == 1
-    assert check(vivace, options=("--fail-over", "9", "--no-probes")).code == 0
+def test_for_ci_the_exit_code_says_whether_too_much_is_left(vivace_here):
+    assert check(vivace_here, options=("--fail-over", "1.2", "--no-probes")).code == 1
+    assert check(vivace_here, options=("--fail-over", "9", "--no-probes")).code == 0
 
 
-def test_time_that_no_finding_explains_is_said_and_fails_in_ci(vivace):
+def test_time_that_no_finding_explains_is_said_and_fails_in_ci(vivace_here):
     """Of some 100 ms per step, loading explains 20. With the same batch again the other 80 are gone too."""
     script = (sys.executable, str(SCRIPTS / "slow_at_new_batches.py"))
-    done = vivace("check", "--json", "--steps", "8", "--fail-over", "2.5", "--", *script)
+    done = vivace_here("check", "--json", "--steps", "8", "--fail-over", "2.5", "--", *script)
     left = done.record["unexplained"]
     assert left["ms"] > 60
     assert left["step_ms"] > 100
@@ -58,10 +58,10 @@ def test_time_that_no_finding_explains_is_said_and_fails_in_ci(vivace):
     assert f"{left['ms']:.0f} of {left['step_ms']:.0f} ms per step not explained" in done.err
 
 
-def test_shapes_that_keep_changing_are_found_with_the_price_that_the_probe_measured(vivace):
+def test_shapes_that_keep_changing_are_found_with_the_price_that_the_probe_measured(vivace_here):
     """80 ms for every new shape, and nearly all are new; the same batch again costs nothing of it."""
     script = (sys.executable, str(SCRIPTS / "new_shapes.py"))
-    done = vivace("check", "--json", "--steps", "10", "--", *script)
+    done = vivace_here("check", "--json", "--steps", "10", "--", *script)
     finding = next(f for f in done.record["findings"] if f["practice"] == "round_lengths")
     assert finding["exposed_ms"] > 60
     assert finding["worth"] > 2
@@ -73,9 +73,9 @@ def test_shapes_that_keep_changing_are_found_with_the_price_that_the_probe_measu
     assert done.record["unexplained"] is None
 
 
-def test_a_run_that_is_too_short_to_tell_does_not_pass_in_ci(vivace):
+def test_a_run_that_is_too_short_to_tell_does_not_pass_in_ci(vivace_here):
     script = (sys.executable, str(SCRIPTS / "plain.py"), "--steps", "12")
-    done = vivace("check", "--json", "--fail-over", "9", "--steps", "50", "--", *script)
+    done = vivace_here("check", "--json", "--fail-over", "9", "--steps", "50", "--", *script)
     assert done.code == 3
     assert "not enough steps" in done.err
     assert "no kernels were profiled" in done.record["incomplete"]
@@ -95,8 +95,8 @@ def test_ctrl_c_in_a_differential_run_ends_them_all_and_keeps_the_findings(tmp_p
     assert (done.folder / "findings.json").is_file()
 
 
-def test_a_command_that_does_not_train_says_so(vivace):
-    done = vivace("check", "--json", "--", sys.executable, "-c", "import sys; sys.exit(4)")
+def test_a_command_that_does_not_train_says_so(vivace_here):
+    done = vivace_here("check", "--json", "--", sys.executable, "-c", "import sys; sys.exit(4)")
     assert done.code == 2
     assert "nothing measured" in done.record["reason"]
 

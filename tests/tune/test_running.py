@@ -32,8 +32,8 @@ def test_output_and_exit_code_are_the_commands_own(vivace):
     assert record["practices"] == ["fused_optimizer", "channels_last"]
 
 
-def test_what_does_not_apply_says_why_and_is_left_out(vivace):
-    done = vivace("run", "--with", "workers=2,pin_memory,bf16", "--", *PLAIN)
+def test_what_does_not_apply_says_why_and_is_left_out(vivace_here):
+    done = vivace_here("run", "--with", "workers=2,pin_memory,bf16", "--", *PLAIN)
     assert done.code == 0
     assert "workers=2 does not apply: the script never made a part that it changes" in done.err
     assert "bf16 applied" in done.err
@@ -88,29 +88,29 @@ def test_a_working_folder_that_is_deleted_is_one_sentence(tmp_path: Path):
         assert "Traceback" not in done.stderr
 
 
-def test_strict_makes_it_an_error(vivace):
-    done = vivace("run", "--strict", "--with", "workers=2", "--", *PLAIN)
+def test_strict_makes_it_an_error(vivace_here):
+    done = vivace_here("run", "--strict", "--with", "workers=2", "--", *PLAIN)
     assert done.code == 2
     assert "workers=2 does not apply" in done.err
 
 
-def test_strict_fails_where_vivace_is_kept_out_of_the_process(vivace):
-    done = vivace("run", "--strict", "--with", "fused_optimizer", "--", PLAIN[0], "-I", *PLAIN[1:])
+def test_strict_fails_where_vivace_is_kept_out_of_the_process(vivace_here):
+    done = vivace_here("run", "--strict", "--with", "fused_optimizer", "--", PLAIN[0], "-I", *PLAIN[1:])
     assert done.code == 2
     assert "vivace: fused_optimizer does not apply (--strict)" in done.err
 
 
-def test_strict_waits_for_the_part_that_matters(vivace):
+def test_strict_waits_for_the_part_that_matters(vivace_here):
     """The validation loader has its worker already; the training loader gets one."""
-    done = vivace("run", "--strict", "--with", "workers=1", "--", *TWO_LOADERS)
+    done = vivace_here("run", "--strict", "--with", "workers=1", "--", *TWO_LOADERS)
     assert done.code == 0, done.err
     assert "done 3" in done.out
     assert "workers=1 applied: 1 workers" in done.err
 
 
 @pytest.mark.parametrize(("words", "steps"), [("workers=1", "0"), ("workers=1,ddp_options", "1")])
-def test_strict_where_too_few_steps_came_to_decide_is_told_at_the_end(vivace, words: str, steps: str):
-    done = vivace("run", "--strict", "--with", words, "--", *TWO_LOADERS, "--steps", steps)
+def test_strict_where_too_few_steps_came_to_decide_is_told_at_the_end(vivace_here, words: str, steps: str):
+    done = vivace_here("run", "--strict", "--with", words, "--", *TWO_LOADERS, "--steps", steps)
     assert done.code == 2
     assert f"done {steps}" in done.out
     assert f"vivace: {words.split(',')[-1]} does not apply (--strict)" in done.err
@@ -119,33 +119,33 @@ def test_strict_where_too_few_steps_came_to_decide_is_told_at_the_end(vivace, wo
     assert sorted(path.name for path in done.folder.iterdir()) == ["run.json"]
 
 
-def test_a_tune_that_kept_nothing_is_told_so(vivace, tmp_path: Path):
+def test_a_tune_that_kept_nothing_is_told_so(vivace_here, tmp_path: Path):
     (tmp_path / "tuned-001").mkdir()
     made_proof(practices=()).save(tmp_path / "tuned-001" / "proof.json")
-    done = vivace("run", "--with", "@tuned-001", "--", *PLAIN)
+    done = vivace_here("run", "--with", "@tuned-001", "--", *PLAIN)
     assert done.code == 0
     assert "the tune in tuned-001 kept nothing: the command runs unchanged" in done.err
     assert "no training step was seen" not in done.err
 
 
-def test_checkpoints_load_with_and_without(vivace, tmp_path: Path):
+def test_checkpoints_load_with_and_without(vivace_here, tmp_path: Path):
     """Each practice that touches a model by itself: tests/practices/test_checkpoints.py."""
     words = "bf16,channels_last,fused_optimizer"
     with_, without = str(tmp_path / "with.pt"), str(tmp_path / "without.pt")
-    assert vivace("run", "--with", words, "--", *PLAIN, "--save", with_).code == 0
+    assert vivace_here("run", "--with", words, "--", *PLAIN, "--save", with_).code == 0
     command = [*PLAIN, "--load", with_, "--save", without]
     plain = subprocess.run(command, env=environment(), capture_output=True, text=True)
     assert plain.returncode == 0, plain.stderr
-    back = vivace("run", "--with", words, "--", *PLAIN, "--load", without)
+    back = vivace_here("run", "--with", words, "--", *PLAIN, "--load", without)
     assert back.code == 0, back.err
     saved = torch.load(with_, weights_only=True)["model"]
     assert list(saved) == ["0.weight", "0.bias", "3.weight", "3.bias"]
     assert all(t.dtype == torch.float32 for t in saved.values())
 
 
-def test_it_works_under_torchrun(vivace):
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29641")
-    done = vivace("run", "--with", "bf16,fused_optimizer", "--", *launcher, str(SCRIPTS / "two_ranks.py"))
+def test_it_works_under_torchrun(vivace_here):
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    done = vivace_here("run", "--with", "bf16,fused_optimizer", "--", *launcher, str(SCRIPTS / "two_ranks.py"))
     assert done.code == 0, done.err
     assert "rank 0 dtype torch.float32" in done.out
     assert "rank 1 dtype torch.float32" in done.out
@@ -182,28 +182,28 @@ def test_signals_reach_the_training(tmp_path: Path):
         ("workers=2,workers=3", "asked for twice"),
     ],
 )
-def test_mistakes_are_sentences(vivace, words: str, message: str):
-    done = vivace("run", "--with", words, "--", *PLAIN)
+def test_mistakes_are_sentences(vivace_here, words: str, message: str):
+    done = vivace_here("run", "--with", words, "--", *PLAIN)
     assert done.code == 2
     assert message in done.err
     assert "Traceback" not in done.err
 
 
-def test_a_folder_without_a_tune_names_one_that_has(vivace, tmp_path: Path):
+def test_a_folder_without_a_tune_names_one_that_has(vivace_here, tmp_path: Path):
     for name, file in (("a-001", "measurement.json"), ("a-002", "tune.json"), ("a-003", "proof.json")):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text("{}")
-    measured = vivace("run", "--with", f"@{tmp_path / 'a-001'}", "--", *PLAIN)
+    measured = vivace_here("run", "--with", f"@{tmp_path / 'a-001'}", "--", *PLAIN)
     assert measured.code == 2
     assert "contains no tune" in measured.err
     assert "a-003" in measured.err
-    interrupted = vivace("run", "--with", f"@{tmp_path / 'a-002'}", "--", *PLAIN)
+    interrupted = vivace_here("run", "--with", f"@{tmp_path / 'a-002'}", "--", *PLAIN)
     assert "is not finished" in interrupted.err
     assert "--resume" in interrupted.err
 
 
-def test_a_command_that_is_not_there(vivace):
-    done = vivace("run", "--with", "bf16", "--", "no-such-program")
+def test_a_command_that_is_not_there(vivace_here):
+    done = vivace_here("run", "--with", "bf16", "--", "no-such-program")
     assert done.code == 2
     assert "command not found" in done.err
     record = json.loads((done.folder / "run.json").read_text())

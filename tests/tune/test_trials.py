@@ -12,6 +12,8 @@ from vivace.records.trial import Outcome, Trial
 from vivace.tune.short_scripts import refuse_too_short
 from vivace.tune.trials import TrialSettings, run_trial
 
+pytestmark = pytest.mark.usefixtures("forked_scripts")
+
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
@@ -19,11 +21,6 @@ def trial(folder: Path, *arguments: str, words: tuple[str, ...] = (), **settings
     command = [sys.executable, str(SCRIPTS / "plain.py"), "--steps", "200", *arguments]
     asked = TrialSettings(**{"steps": 5, "warmup_steps": 2, **settings})
     return run_trial(command, words, folder, asked, lambda *_: None, lambda _: None)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
 def test_a_trial_holds_its_measurement_and_what_became_of_the_practices(tmp_path: Path):

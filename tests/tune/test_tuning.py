@@ -17,8 +17,8 @@ OPTIONS = ("--steps", "8", "--rounds", "2", "--budget", "4")  # on a busy machin
 
 
 @pytest.mark.slow
-def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(vivace, tmp_path: Path):
-    done = vivace("tune", "--json", *OPTIONS, "--", sys.executable, str(SCRIPTS / "slow_loader.py"))
+def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(vivace_here, tmp_path: Path):
+    done = vivace_here("tune", "--json", *OPTIONS, "--", sys.executable, str(SCRIPTS / "slow_loader.py"))
     assert done.code == 0, done.err
     proof = done.record
     (gain,) = [g for g in proof["practices"] if g["practice"].startswith("workers=")]
@@ -36,13 +36,13 @@ def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(viva
 
     # Nothing is measured twice: the same proof, from the trials on disk.
     before = {t: (t / "trial.json").stat().st_mtime_ns for t in (folder / "trials").iterdir()}
-    again = vivace("tune", "--json", "--resume", str(folder))
+    again = vivace_here("tune", "--json", "--resume", str(folder))
     assert again.code == 0, again.err
     assert again.record | {"notes": []} == proof | {"notes": []}  # notes name the folder as it was given
     assert before == {t: (t / "trial.json").stat().st_mtime_ns for t in (folder / "trials").iterdir()}
 
     # And the winner can be run.
-    run = vivace(
+    run = vivace_here(
         "run", "--with", f"@{folder}", "--", sys.executable, str(SCRIPTS / "plain.py"), "--exit", "3", cwd=tmp_path
     )
     assert run.code == 3
@@ -66,9 +66,9 @@ def test_a_command_that_does_not_train_is_told_at_once(vivace):
     assert "Traceback" not in done.err
 
 
-def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told(vivace):
+def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told(vivace_here):
     command = (sys.executable, str(SCRIPTS / "plain.py"), "--hang-at", "2")
-    done = vivace("tune", "--budget", "0.1", "--", *command)
+    done = vivace_here("tune", "--budget", "0.1", "--", *command)
     assert done.code == 2
     assert "did not finish 20 steps" in done.err
     assert "--budget" in done.err
@@ -86,8 +86,8 @@ def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told
         (("--slurm", "--comment='x", "--", "python"), "is not a list of options: no closing quotation"),
     ],
 )
-def test_mistakes_are_sentences(vivace, arguments: tuple[str, ...], message: str):
-    done = vivace("tune", *arguments)
+def test_mistakes_are_sentences(vivace_here, arguments: tuple[str, ...], message: str):
+    done = vivace_here("tune", *arguments)
     assert done.code == 2
     assert message in done.err
     assert "Traceback" not in done.err

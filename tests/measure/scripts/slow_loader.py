@@ -1,4 +1,4 @@
-"""Two workers that take 100 ms a batch, a queue of thirty batches, and a model that takes some 20 ms per step."""
+"""Two workers that take 250 ms a batch, a queue of thirty batches, and a model that takes some 20 ms per step."""
 
 import argparse
 import time
@@ -8,7 +8,7 @@ from common import make_model
 from torch.utils.data import DataLoader, Dataset
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--load-ms", type=float, default=100)
+parser.add_argument("--load-ms", type=float, default=250)
 parser.add_argument("--step-ms", type=float, default=20)
 parser.add_argument(
     "--validate", action="store_true", help="between a batch and its step, from a loader without workers"

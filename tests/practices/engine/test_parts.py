@@ -124,9 +124,9 @@ def test_a_script_goes_on_without_a_practice_that_fails_and_sees_its_own_errors(
     assert error.startswith("optimizer can only optimize Tensors")
 
 
-def test_strict_makes_it_an_error(vivace: Callable, tmp_path: Path):
+def test_strict_makes_it_an_error(vivace_here: Callable, tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
-    done = vivace("run", "--strict", "--with", "workers=2", "--", sys.executable, str(path))
+    done = vivace_here("run", "--strict", "--with", "workers=2", "--", sys.executable, str(path))
     assert done.code == 2
     assert "workers=2 does not apply: could not be applied: KeyError: " in done.err

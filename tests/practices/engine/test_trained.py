@@ -51,17 +51,17 @@ def test_fp16_is_refused_before_it_scales_a_loss(tmp_path: Path):
     assert done.printed == pytest.approx(own.printed, rel=1e-3)
 
 
-def test_strict_stops_a_script_without_an_optimizer_too(vivace: Callable, tmp_path: Path):
+def test_strict_stops_a_script_without_an_optimizer_too(vivace_here: Callable, tmp_path: Path):
     (tmp_path / "train.py").write_text(BY_HAND.format(gradients=BACKWARD))
-    done = vivace("run", "--strict", "--with", "fused_optimizer", "--", sys.executable, "train.py")
+    done = vivace_here("run", "--strict", "--with", "fused_optimizer", "--", sys.executable, "train.py")
     assert done.code == 2
     assert NO_OPTIMIZER in done.err
     assert done.out == ""
 
 
-def test_run_applies_practices_without_an_optimizer(vivace: Callable, tmp_path: Path):
+def test_run_applies_practices_without_an_optimizer(vivace_here: Callable, tmp_path: Path):
     (tmp_path / "train.py").write_text(BY_HAND.format(gradients=BACKWARD))
-    done = vivace("run", "--with", "bf16", "--", sys.executable, "train.py")
+    done = vivace_here("run", "--with", "bf16", "--", sys.executable, "train.py")
     assert done.code == 0
     assert len(json.loads(done.out)) == 5
     assert "✓ vivace: bf16" in done.err

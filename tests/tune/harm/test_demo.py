@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from conftest import environment
+from forked.here import forked_scripts
 
 from vivace.records.measurement import Measurement
 from vivace.records.proof import HarmVerdict
@@ -18,14 +22,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("demo")
 
     def run(words: tuple[str, ...] = (), factor: str = "1", seed: int = 1) -> Measurement:
-        patch = pytest.MonkeyPatch()
-        patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("PLANTED", factor)
         command = (sys.executable, str(Path(__file__).parent / "planted.py"))
         settings = TrialSettings(steps=6, warmup_steps=6, seed_offset=seed, grad_norms=True)
         name = "-".join((*words, factor, str(seed)))
-        trial = run_trial(command, words, folder / name, settings, lambda *_: None, lambda _: None)
-        patch.undo()
+        with patch.dict(os.environ, environment(PLANTED=factor), clear=True), forked_scripts():
+            trial = run_trial(command, words, folder / name, settings, lambda *_: None, lambda _: None)
         assert trial.measurement is not None, trial.message
         assert all(answer.applied for answer in trial.measurement.practices.values())
         return trial.measurement
