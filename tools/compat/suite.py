@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.compat.environments import Cell, clean_environment
+from tools.compat.environments import Cell, clean_environment, run_checked
 from tools.compat.untouched import changes, digests
 
 __all__ = ["STEPS", "Row", "try_all"]
@@ -73,6 +73,15 @@ class Bench:
     def ranks(self, script: str) -> list[str]:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         return ["--", str(self.python), *launcher, str(SCRIPTS / script)]
+
+
+def names(bench: Bench) -> Iterator[tuple[str, str, str]]:
+    """Code that no step below reaches, for GPUs, can at least be read for what this torch does not have."""
+    (package,) = bench.vivace.parent.parent.glob("lib/python*/site-packages/vivace")
+    count, *missing = run_checked([str(bench.python), str(SCRIPTS / "names.py"), str(package)]).split("\n")
+    if found := [line for line in missing if line]:
+        raise Fault(f"this torch has no {'; '.join(found)}")
+    yield "names of torch", "ok", f"has all {count} that vivace uses, or vivace asks first"
 
 
 def measure(bench: Bench) -> Iterator[tuple[str, str, str]]:
@@ -147,7 +156,7 @@ def ranks(bench: Bench) -> Iterator[tuple[str, str, str]]:
 
 
 STEPS: dict[str, Callable[[Bench], Iterator[tuple[str, str, str]]]] = {
-    "measure": measure, "check": check, "tune": tune, "practices": practices, "preemption": preemption, "ddp": ranks,
+    "names": names, "measure": measure, "check": check, "tune": tune, "practices": practices, "preemption": preemption, "ddp": ranks,
 }  # fmt: skip
 
 
@@ -165,7 +174,7 @@ def try_all(bench: Bench, steps: list[str], report: Callable[[Row], None]) -> No
         try:
             for step, outcome, detail in STEPS[name](bench):
                 report(Row(cell.torch, cell.python, step, outcome, detail))
-        except (Fault, KeyError, ValueError, OSError, subprocess.TimeoutExpired) as error:
+        except (Fault, RuntimeError, KeyError, ValueError, OSError, subprocess.TimeoutExpired) as error:
             report(Row(cell.torch, cell.python, name, "fault", f"{type(error).__name__}: {error}"))
     changed = changes(before, digests(environment))
     says = f"{len(before)} files and folders, byte for byte" if not changed else "; ".join(changed[:5])
