@@ -156,7 +156,8 @@ def ranks(bench: Bench) -> Iterator[tuple[str, str, str]]:
 
 
 STEPS: dict[str, Callable[[Bench], Iterator[tuple[str, str, str]]]] = {
-    "names": names, "measure": measure, "check": check, "tune": tune, "practices": practices, "preemption": preemption, "ddp": ranks,
+    "names": names, "measure": measure, "check": check, "tune": tune, "practices": practices,
+    "preemption": preemption, "ddp": ranks,
 }  # fmt: skip
 
 
