@@ -12,6 +12,7 @@ from rich.markup import escape
 from vivace.errors import ExitCode
 from vivace.measure.measuring import Measured
 from vivace.measure.own_error import own_error
+from vivace.preemption import EXIT_INTERRUPTED
 
 __all__ = ["end_with_nothing"]
 
@@ -30,4 +31,6 @@ def end_with_nothing(measured: Measured, console: Console, json: bool, quiet: bo
     if measured.hint:
         console.print(f"[dim]  hint: {escape(measured.hint)}[/]", highlight=False)
     console.print(f"[dim]  its output is kept in {escape(str(measured.folder))}[/]", highlight=False, soft_wrap=True)
-    raise typer.Exit(measured.outcome.exit_code if measured.outcome.interrupted else ExitCode.NOTHING)
+    code = measured.outcome.exit_code
+    keeps_its_own = measured.outcome.interrupted or code == EXIT_INTERRUPTED  # a job script requeues for that one
+    raise typer.Exit(code if keeps_its_own else ExitCode.NOTHING)
