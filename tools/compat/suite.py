@@ -118,11 +118,12 @@ def practices(bench: Bench) -> Iterator[tuple[str, str, str]]:
     for words in _ALONE:
         yield from _applied(bench, words, bench.train("train.py"))
     yield from _applied(bench, _RANKS, bench.ranks("ddp.py"))
+    yield from _applied(bench, "ddp", bench.train("train.py"), "--ranks", "2")
 
 
-def _applied(bench: Bench, words: str, command: list[str]) -> Iterator[tuple[str, str, str]]:
+def _applied(bench: Bench, words: str, command: list[str], *options: str) -> Iterator[tuple[str, str, str]]:
     place = bench.folder / "practices"
-    done = bench.run("run", "--with", words, "-o", str(place), *command)
+    done = bench.run("run", *options, "--with", words, "-o", str(place), *command)
     if "vivace cannot enter" in done.stderr:
         raise Fault(_last_line(done.stderr))
     if "last loss" not in done.stdout or "nan" in done.stdout:

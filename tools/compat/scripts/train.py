@@ -10,13 +10,23 @@ parser.add_argument("--epochs", type=int, default=1)
 parser.add_argument("--compile", action="store_true")
 arguments = parser.parse_args()
 
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
 torch.manual_seed(0)
 torch.autograd.set_detect_anomaly(True)
+torch.backends.cuda.enable_flash_sdp(False)
 images, labels = torch.randn(640, 3, 16, 16), torch.randint(0, 10, (640,))
 loader = DataLoader(TensorDataset(images, labels), batch_size=8, shuffle=True)
-block = [torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()]
 model = torch.nn.Sequential(
-    torch.nn.Conv2d(3, 8, 3, padding=1), *block, torch.nn.Flatten(), torch.nn.Linear(8 * 256, 10)
+    torch.nn.Conv2d(3, 8, 3, padding=1), Block(), Block(), Block(), torch.nn.Flatten(), torch.nn.Linear(8 * 256, 10)
 )
 if arguments.compile:
     model = torch.compile(model)
