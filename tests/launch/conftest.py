@@ -63,7 +63,7 @@ class Bench:
         (record,) = json.loads(done.stdout)
         return record
 
-    def end(self, record: dict[str, Any], timeout_s: float = 120) -> str:
+    def end(self, record: dict[str, Any], timeout_s: float = 200) -> str:
         from launch.slurm_cluster import FINAL
 
         return self.cluster.wait_state(record["job_id"], FINAL, timeout_s)

@@ -83,11 +83,11 @@ class SlurmCluster:
     def state(self, job: str) -> str:
         return self.show(job).split("JobState=")[1].split()[0]
 
-    def wait_state(self, job: str, states: set[str], timeout_s: float = 120) -> str:
+    def wait_state(self, job: str, states: set[str], timeout_s: float = 200) -> str:
         self.wait(f"job {job} in {states}", lambda: self.state(job) in states, timeout_s)
         return self.state(job)
 
-    def wait(self, what: str, happened: Callable[[], object], timeout_s: float = 60) -> None:
+    def wait(self, what: str, happened: Callable[[], object], timeout_s: float = 120) -> None:
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             self._check_daemons()

@@ -73,7 +73,7 @@ def test_a_warning_after_the_training_is_done_does_not_kill_it(tmp_path: Path, h
     script = tmp_path / "train.py"
     script.write_text(LATE)
     done = subprocess.run(
-        [sys.executable, str(script), how], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=60
+        [sys.executable, str(script), how], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=200
     )
     assert (done.returncode, done.stdout) == (0, "exported\n"), done.stderr
 

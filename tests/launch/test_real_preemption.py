@@ -146,7 +146,7 @@ def test_in_a_script_of_ones_own_rank_0_requeues_its_array_task_and_no_other(ben
     logs = [bench.folder / f"own-{task}.out" for task in (1, 2)]
     bench.cluster.wait("both run", lambda: all("step 1\n" in log.read_text() for log in logs))
     bench.cluster.run("scancel", "--signal=USR1", f"{job}_2")  # the last task bears the array's own number
-    bench.cluster.wait("the end", lambda: all("step 99\n" in log.read_text() for log in logs), 90)
+    bench.cluster.wait("the end", lambda: all("step 99\n" in log.read_text() for log in logs))
     first, second = (log.read_text() for log in logs)
     assert first.count("begins at") == 1
     assert second.count("begins at") == 2
@@ -277,7 +277,7 @@ def test_time_limit_preemption_and_a_dead_node_are_all_survived(bench: Bench):
         cluster.wait("a save", lambda job=job: last_step(bench, job) >= 10)  # type: ignore[misc]
     first = bench.submit("--name", "first", "--gpus", "3", "--sbatch=--nodelist=node1", command=["true"])
     cluster.kill_node(2)
-    cluster.wait("the loss noticed", lambda: "Restarts=1" in cluster.show(lost["job_id"]), 90)
+    cluster.wait("the loss noticed", lambda: "Restarts=1" in cluster.show(lost["job_id"]))
     cluster.start_node(2)
     assert bench.end(first) == "COMPLETED"
     for job in jobs:

@@ -51,7 +51,7 @@ def test_following_logs_goes_on_while_slurm_does_not_answer(bench: Bench, withou
     assert "Slurm does not answer" in following.stderr.readline()
     assert following.poll() is None
     following.send_signal(signal.SIGINT)
-    assert following.wait(60) == 0
+    assert following.wait(200) == 0
     following.stdout.close()
     following.stderr.close()
 
