@@ -13,6 +13,7 @@ from practices.changed import run_with
 
 from vivace.practices.engine.change import Change
 from vivace.practices.engine.parts import Parts
+from vivace.protocol.answers import PracticeAnswer, PracticeState
 
 
 class Faulty(Change):
@@ -44,6 +45,29 @@ def test_an_error_with_flags_is_a_refusal_in_one_line():
     change = Faulty(halfway=False)
     Parts([change]).set_flags()
     assert change.refused == "could not be applied: OSError: no such flag"
+
+
+class Newer(Change):
+    """Uses something that a torch of another release has."""
+
+    def __init__(self, use: Callable[[], object]) -> None:
+        super().__init__()
+        self.use = use
+
+    def flags(self) -> None:
+        self.use()
+
+
+def import_it() -> None:
+    from torch.optim import AnotherAdam  # type: ignore[attr-defined]  # noqa: F401
+
+
+@pytest.mark.parametrize("use", [lambda: torch.optim.AnotherAdam, import_it], ids=["attribute", "import"])
+def test_what_this_torch_lacks_is_a_refusal_that_names_it(use: Callable[[], object]):
+    change = Newer(use)
+    Parts([change]).set_flags()
+    says = f"this torch ({torch.__version__}) has no torch.optim.AnotherAdam"
+    assert change.answer() == PracticeAnswer(PracticeState.REFUSED, says)
 
 
 @pytest.mark.parametrize("halfway", [False, True])

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader
 from vivace.measure.inside.patches import in_place_of, unseen_by_dynamo
 from vivace.measure.inside.patches.transfers import goes_to_gpu
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.lacking import what_torch_lacks
 
 __all__ = ["Parts"]
 
@@ -108,6 +109,9 @@ class Parts:
             if not untouched():
                 raise
             change.done = done
+            if lacking := what_torch_lacks(error):
+                _refuse(change, f"this torch ({torch.__version__}) has no {lacking}")
+                return
             change.failed = change.refused is None
             _refuse(change, f"could not be applied: {_in_a_line(error)}")
 
