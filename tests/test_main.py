@@ -13,6 +13,7 @@ from conftest import environment
 # Presses Ctrl-C when the module that the environment names is asked for.
 PRESSES_CTRL_C = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it, and we inherit that
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == os.environ["AT"]:

@@ -43,8 +43,9 @@ def test_following_logs_goes_on_while_slurm_does_not_answer(bench: Bench, withou
     assert bench.end(record) == "COMPLETED"
     words = [sys.executable, "-m", "vivace", "logs", record["job_id"], "-f"]
     following = subprocess.Popen(
-        words, env=without_controller, cwd=bench.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        words, env=without_controller, cwd=bench.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell may have ignored it
+    )  # fmt: skip
     assert following.stdout is not None
     assert following.stderr is not None
     assert following.stdout.readline() == "hello\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,7 @@ def test_a_tune_of_a_script_that_is_too_short_says_so_at_once(vivace: Callable):
     done = vivace("tune", "--", sys.executable, str(PLAIN), "--steps", "8")
     assert done.code == 3  # not enough was seen
     said = " ".join(done.err.split())
-    assert "the command is too short: the script ended by itself after 8 steps, and vivace needs about 60" in said
-    assert "--steps 60 in place of --steps 8" in said
+    needed = re.search(r"too short: the script ended by itself after 8 steps, and vivace needs about (\d+)", said)
+    assert needed is not None, said  # how many, the warm-up decides
+    assert f"--steps {needed[1]} in place of --steps 8" in said
     assert len(list((done.folder / "trials").iterdir())) == 1
