@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint typecheck unit install system clean compat
+.PHONY: demo test lint unit again install system clean compat
 
 install: $(VENV)/.installed
 
@@ -30,8 +30,14 @@ system:
 	@sh tests/report/install_chromium.sh
 
 # Three workers on two cores: many tests wait for Slurm or for a process to end; worksteal keeps all busy to the end.
+# Tests start many real processes: what fails on a busy machine runs once more, alone. A test that fails twice has failed.
 unit: install system
-	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=25
+	@rm -rf .pytest_cache/v/cache/lastfailed
+	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=25 || $(MAKE) --no-print-directory again
+
+again:
+	@echo "The tests that failed above run once more, one at a time."
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 5
 
 # Other releases of torch and Python, each in an environment of its own (about 5 GB each): see docs/compatibility.md.
 compat: install
