@@ -181,8 +181,10 @@ def try_all(bench: Bench, steps: list[str], report: Callable[[Row], None]) -> No
 
 
 def _compile_what_is_imported(bench: Bench) -> None:
-    """The scripts without vivace: Python keeps what they import as .pyc files in their environment, as it should."""
-    for command in (bench.train("train.py", "--compile"), bench.ranks("ddp.py")):
+    """The scripts without vivace: Python keeps what they import as .pyc files in their environment, as it should.
+
+    torch imports some of its files when a model is first compiled or a checkpoint saved, hence both here."""
+    for command in (bench.train("train.py", "--compile", "--save", "checkpoint.pt"), bench.ranks("ddp.py")):
         for attempt in range(_ATTEMPTS):
             done = subprocess.run(
                 command[1:], cwd=bench.folder, env=clean_environment(), capture_output=True, text=True, timeout=_STEP_S

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=1)
 parser.add_argument("--compile", action="store_true")
+parser.add_argument("--save", help="write a checkpoint here and read it")
 arguments = parser.parse_args()
 
 
@@ -37,4 +38,7 @@ for _epoch in range(arguments.epochs):
         loss = torch.nn.functional.cross_entropy(model(inputs), targets)
         loss.backward()
         optimizer.step()
+if arguments.save:
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, arguments.save)
+    torch.load(arguments.save, weights_only=True)
 print(f"last loss {loss.item()!r}")
