@@ -13,6 +13,8 @@ __all__ = ["MATRIX", "Cell", "NoPython", "make_cell", "make_vivace", "run_checke
 ROOT = Path(__file__).parents[2]
 VIVACE_PYTHON = "3.11"
 _INSTALL_S = 3600
+# torch.compile of older releases imports setuptools and does not ask for it: older venvs bring it, those of uv do not.
+_BESIDE = ("setuptools",)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def make_cell(cell: Cell, folder: Path, reuse: bool) -> Path:
     if not (reuse and python.exists()):
         shutil.rmtree(place, ignore_errors=True)
         _make_environment(find_python(cell.python), place)
-        _install(python, f"torch=={cell.torch}", *([] if cell.without_numpy else ["numpy"]))
+        _install(python, f"torch=={cell.torch}", *_BESIDE, *([] if cell.without_numpy else ["numpy"]))
     found = run_checked([str(python), "-c", "import torch; print(torch.__version__)"]).strip()
     if found.partition("+")[0] != cell.torch:
         raise RuntimeError(f"{place} has torch {found}, not {cell.torch}; run without --reuse")
