@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["BatchReader", "describe_inputs", "host_mib", "padding"]
+__all__ = ["BatchReader", "describe_inputs", "first_input", "host_mib", "padding"]
 
 _DEPTH = 4  # batches are tuples of dicts of tensors; deeper nesting is not a batch
 
@@ -90,23 +90,31 @@ def _host_bytes(value: Any, depth: int) -> int:
 
 
 def describe_inputs(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
+    args: tuple[Any, ...], kwargs: dict[str, Any], time_first: bool | None = None
 ) -> tuple[int | None, int | None, tuple[int, ...] | None]:
-    """(samples, tokens, shape) of a forward's inputs; tokens only where the input is a matrix of integer ids."""
+    """(samples, tokens, shape) of a forward's inputs; tokens only where the input is a matrix of integer ids.
+
+    ``time_first``: whether the batch is the second dimension, where the network's layers tell (None: they do not)."""
     with contextlib.suppress(Exception):  # inputs can be anything (nested tensors raise when asked for their shape)
-        return _samples_and_tokens(args, kwargs)
+        return _samples_and_tokens(args, kwargs, time_first)
     return None, None, None
 
 
-def _samples_and_tokens(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[int | None, int | None, tuple[int, ...] | None]:
+def first_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The tensor that a forward's batch is read from, or None."""
     tensor = kwargs.get("input_ids")
-    if tensor is None or not hasattr(tensor, "shape"):
-        tensor = _first_tensor((args, kwargs))
+    return tensor if tensor is not None and hasattr(tensor, "shape") else _first_tensor((args, kwargs))
+
+
+def _samples_and_tokens(
+    args: tuple[Any, ...], kwargs: dict[str, Any], time_first: bool | None
+) -> tuple[int | None, int | None, tuple[int, ...] | None]:
+    tensor = first_input(args, kwargs)
     if tensor is None:
         return None, None, None
-    samples = int(tensor.shape[1 if _is_time_first(tensor, args, kwargs) else 0]) if tensor.dim() else 1
+    if time_first is None:
+        time_first = _is_time_first(tensor, args, kwargs)
+    samples = int(tensor.shape[1 if time_first and tensor.dim() > 1 else 0]) if tensor.dim() else 1
     is_ids = not tensor.is_floating_point() and not tensor.is_complex() and str(tensor.dtype) in _ID_DTYPES
     return samples, tensor.numel() if is_ids and tensor.dim() == 2 else None, tuple(tensor.shape)
 

@@ -18,6 +18,7 @@ from torch.compiler import is_compiling
 from vivace.measure.inside.comparing.first_steps import FirstSteps
 from vivace.measure.inside.counting.flops import note_forward, uncounted
 from vivace.measure.inside.facts.batches import describe_inputs, padding
+from vivace.measure.inside.facts.sequence_layers import SequenceLayers
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.places import user_place
 from vivace.measure.inside.steps.recorder import Recorder
@@ -86,6 +87,7 @@ class Forwards:
 
 def install(recorder: Recorder, first_steps: FirstSteps) -> Forwards:
     forwards = Forwards()
+    layers = SequenceLayers()
     has_parameters: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 
     def is_root(module: torch.nn.Module) -> bool:
@@ -109,7 +111,9 @@ def install(recorder: Recorder, first_steps: FirstSteps) -> Forwards:
             first_steps.inside = False
 
     def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if recorder.inside and self._compiled_call_impl is None:  # an inner module: nothing but this line is ours
+        if recorder.inside and self._compiled_call_impl is None:  # an inner module: nothing but these lines is ours
+            if layers.looking:
+                layers.look(self, args)
             return self._call_impl(*args, **kwargs)
         inner = self._compiled_call_impl or self._call_impl
         if not recorder.armed and first_steps.wanted and not is_compiling():
@@ -120,10 +124,11 @@ def install(recorder: Recorder, first_steps: FirstSteps) -> Forwards:
             first_steps.note_forward(self, args, kwargs)
         recorder.mark("fwd+")
         recorder.inside = True
+        layers.begin(self, args)
         extra = None
         try:
             output = inner(*args, **kwargs)
-            samples, tokens, shape = describe_inputs(args, kwargs)
+            samples, tokens, shape = describe_inputs(args, kwargs, layers.settle(self, args, kwargs))
             grad = torch.is_grad_enabled()
             syncs = self.__dict__.get("require_backward_grad_sync")  # None: not a DistributedDataParallel
             extra = {
