@@ -73,9 +73,32 @@ def test_a_rank_that_dies_ends_the_others_with_a_sentence(tmp_path: Path):
     words = [*VIVACE, "run", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment())
     assert done.returncode == 137
-    assert "vivace: rank 1 ended with signal 9, and the others with it" in done.stderr
+    assert "vivace: rank 1 ended with signal 9 (SIGKILL), and the others with it" in done.stderr
     (record,) = tmp_path.glob("vivace-runs/*/run.json")
     assert json.loads(record.read_text())["state"] == "failed"
+
+
+def test_ranks_share_chance_and_the_first_to_fail_is_named(tmp_path: Path):
+    script = tmp_path / "unseeded.py"
+    script.write_text(
+        "import os, random\n"
+        "print(random.random())\n"
+        "import numpy, torch\n"
+        "print(random.random(), numpy.random.rand(), torch.rand(3).tolist(), torch.randperm(9).tolist(), flush=True)\n"
+        "model = torch.nn.Linear(3, 1)\n"
+        "for step in range(1000):\n"
+        "    if step == 2 and os.environ['VIVACE_RANK'] == '1':\n"
+        "        raise ValueError('no such sample\\nat all')\n"
+        "    model(torch.ones(4, 3)).sum().backward()\n"
+    )
+    words = [*VIVACE, "run", "--ranks", "2", "--name", "unseeded", "--", sys.executable, str(script)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=240, env=environment())
+    assert done.returncode == 1, done.stderr
+    log = tmp_path / "vivace-runs" / "unseeded-001" / "rank-1.log"
+    told = "vivace: rank 1 ended with exit code 1, and the others with it: ValueError: no such sample; its output:"
+    assert f"{told} {log}" in done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert log.read_text().splitlines()[:2] == done.stdout.splitlines()
 
 
 def test_a_script_that_is_distributed_already_is_left_alone(tmp_path: Path):

@@ -17,6 +17,7 @@ import torch.distributed
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale import region as regions
 from vivace.scale.drift import Drift
+from vivace.scale.ending import tell_the_end
 from vivace.scale.files import Shadow
 from vivace.scale.forward import Forwards
 from vivace.scale.gradients import Gradients
@@ -26,15 +27,16 @@ from vivace.scale.zero1 import SharedStates
 
 __all__ = ["install"]
 
-_SEED = 20180909  # any, but the same on every rank: for scripts that leave it to chance
-
 
 def install(place: ScalePlace, shared_states: bool, tell: Callable[[list[str], dict[str, str], int], None]) -> None:
     """``shared_states``: each rank keeps the optimizer's state of its share of the parameters.
 
     ``tell`` is called whenever a model was met: those that are split, those that are not and why, over how many.
     """
-    _same_chance()
+    _same_chance(place.seed)
+    how, _, where = place.meet.partition(":")
+    if how == "file":
+        tell_the_end(Path(where), place.rank)
     group = Group(place)
     _refuse_distributed(place)
     region = regions.Region(group)
@@ -68,12 +70,13 @@ def _keep_files_apart() -> None:
     Shadow(folder).install()
 
 
-def _same_chance() -> None:
-    """torch starts from a fixed seed by itself; Python and numpy do not."""
-    random.seed(_SEED)
+def _same_chance(seed: int) -> None:
+    """A script without a seed draws other numbers in every run, but the same on every rank."""
+    torch.manual_seed(seed)
+    random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        numpy.random.seed(_SEED)
+        numpy.random.seed(seed)
 
 
 def _refuse_distributed(place: ScalePlace) -> None:

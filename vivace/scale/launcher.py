@@ -1,29 +1,36 @@
 """Starts a command as several ranks on this machine: ``python -m vivace.scale.launcher --ranks 4 … -- COMMAND``.
 
 Each rank gets its number in a variable of vivace's own and, where there are GPUs, one of them. The output of rank 0 is
-the output; the others' goes to ``rank-N.log`` in the run's folder. A rank that fails ends the others. Standard library
-only: the command's Python may be another one.
+the output; the others' goes to ``rank-N.log`` in the run's folder. A rank that fails ends the others, and the first one
+that failed is named. Standard library only: the command's Python may be another one.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vivace.protocol.rank import RANK_VARIABLE, WORLD_VARIABLE
+from vivace.scale.ending import RankEnd, read_ends
 from vivace.scale.place import SCALE_VARIABLE, ScalePlace
 
 __all__ = ["launch", "launch_in_job", "main"]
 
-_POLL_S = 0.1
+_POLL_S = 0.02  # in which two ends are not told apart, if a rank was aborted
+_SEED_BITS = 32  # as many as numpy takes
+_LONGEST_LINE = 300
+_TOGETHER_S = 2.0  # what ends so soon after a failure ended by itself: perhaps it is the cause
 _GRACE_S = 15.0  # between asking a rank to end and killing it
 _HIDDEN = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT",
@@ -34,14 +41,12 @@ _HIDDEN = (
 def launch(command: Sequence[str], ranks: int, folder: Path) -> int:
     """Run it to its end; the exit code of the first rank that failed, or 0."""
     folder.mkdir(parents=True, exist_ok=True)
-    gpus = _gpus()
+    gpus, seed = _gpus(), secrets.randbits(_SEED_BITS)
     with tempfile.TemporaryDirectory(prefix="vivace-") as meeting:
-        processes = [
-            _start(command, ScalePlace(rank, ranks, f"file:{meeting}", rank, len(gpus) >= ranks), gpus, folder)
-            for rank in range(ranks)
-        ]
+        places = [ScalePlace(rank, ranks, f"file:{meeting}", rank, len(gpus) >= ranks, seed) for rank in range(ranks)]
+        processes = [_start(command, place, gpus, folder) for place in places]
         with _passed_on(processes):
-            return _wait(processes, folder)
+            return _wait(processes, folder, Path(meeting))
 
 
 def launch_in_job(command: Sequence[str], folder: Path) -> int:
@@ -52,9 +57,16 @@ def launch_in_job(command: Sequence[str], folder: Path) -> int:
     meet = f"tcp:{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '29500')}"
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     own_gpu = len(gpus) > local and len(gpus) >= local_world
-    process = _start(command, ScalePlace(rank, world, meet, local, own_gpu), gpus, folder)
+    process = _start(command, ScalePlace(rank, world, meet, local, own_gpu, _seed_of_the_job(meet)), gpus, folder)
     with _passed_on([process]):
-        return _wait([process], folder)
+        code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _seed_of_the_job(meet: str) -> int:
+    """No launcher of ours starts all ranks there: from what they all know, and another job does not."""
+    names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "TORCHELASTIC_RUN_ID")
+    return zlib.crc32(json.dumps([meet, *map(os.environ.get, names)]).encode())
 
 
 def _start(command: Sequence[str], place: ScalePlace, gpus: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
@@ -69,7 +81,7 @@ def _start(command: Sequence[str], place: ScalePlace, gpus: Sequence[str], folde
         environment.setdefault("OMP_NUM_THREADS", str(cores))
     if place.rank == 0:
         return subprocess.Popen(list(command), env=environment)
-    with (folder / f"rank-{place.rank}.log").open("wb") as log:
+    with (folder / _log(place.rank)).open("wb") as log:
         return subprocess.Popen(
             list(command), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
         )
@@ -87,25 +99,69 @@ def _gpus() -> list[str]:
     return [str(index) for index, line in enumerate(listed.splitlines()) if line.startswith("GPU ")]
 
 
-def _wait(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> int:
-    while True:
-        codes = [process.poll() for process in processes]
-        failed = next((rank for rank, code in enumerate(codes) if code not in (None, 0)), None)
-        if failed is not None:
+def _wait(processes: Sequence[subprocess.Popen[bytes]], folder: Path, meeting: Path) -> int:
+    ended_at: dict[int, float] = {}
+    while len(ended_at) < len(processes):
+        _note_ends(processes, ended_at)
+        if any(processes[rank].returncode for rank in ended_at):
+            until = time.monotonic() + _TOGETHER_S
+            while time.monotonic() < until and len(ended_at) < len(processes):
+                time.sleep(_POLL_S)
+                _note_ends(processes, ended_at)
             _end(processes)
-            return _tell_failure(processes, failed, folder)
-        if all(code == 0 for code in codes):
-            return 0
+            return _tell_failure(processes, ended_at, folder, read_ends(meeting))
         time.sleep(_POLL_S)
+    return 0
 
 
-def _tell_failure(processes: Sequence[subprocess.Popen[bytes]], failed: int, folder: Path) -> int:
-    code = processes[failed].returncode
-    if failed > 0:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        where = folder / f"rank-{failed}.log"
-        sys.stderr.write(f"vivace: rank {failed} ended with {how}, and the others with it; its output: {where}\n")
+def _note_ends(processes: Sequence[subprocess.Popen[bytes]], ended_at: dict[int, float]) -> None:
+    for rank, process in enumerate(processes):
+        if process.poll() is not None:
+            ended_at.setdefault(rank, time.time())
+
+
+def _tell_failure(
+    processes: Sequence[subprocess.Popen[bytes]], seen_at: dict[int, float], folder: Path, ends: dict[int, RankEnd]
+) -> int:
+    """Name the rank that failed first, among those that ended by themselves.
+
+    One that was killed comes first: the loss of another rank raises an error, or aborts, and kills nobody.
+    """
+    since = {rank: ends[rank].at if rank in ends else at for rank, at in seen_at.items()}
+    codes = {rank: processes[rank].returncode for rank in seen_at if processes[rank].returncode}
+    failed = min(codes, key=lambda rank: (codes[rank] > 0 or codes[rank] == -signal.SIGABRT, since[rank]))
+    code = codes[failed]
+    how = f"signal {-code} ({_signal_name(-code)})" if code < 0 else f"exit code {code}"
+    error = ends[failed].error if failed in ends else ""
+    why = error or (_last_line(folder / _log(failed)) if failed > 0 else "")
+    early = [str(rank) for rank in seen_at if processes[rank].returncode == 0 and since[rank] < since[failed]]
+    sys.stderr.write(
+        f"vivace: rank {failed} ended with {how}, and the others with it"
+        + (f": {why}" if why else "")
+        + (f" (rank {', '.join(early)} had left before it, with exit code 0)" if early else "")
+        + (f"; its output: {folder / _log(failed)}" if failed > 0 else "")
+        + "\n"
+    )
     return code if code >= 0 else 128 - code
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def _log(rank: int) -> str:
+    return f"rank-{rank}.log"
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return lines[-1][:_LONGEST_LINE] if lines else ""
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

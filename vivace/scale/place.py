@@ -22,6 +22,8 @@ class ScalePlace:
     local_rank: int = 0
     own_gpu: bool = False
     """Whether this rank has a GPU of its own: NCCL needs one."""
+    seed: int = 0
+    """For scripts that leave it to chance: drawn once, the same on every rank."""
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

@@ -19,6 +19,7 @@ from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _REQUEST_VARIABLE = "VIVACE_INSIDE"
+_SCALE_VARIABLE = "VIVACE_SCALE"
 _OLDEST_PYTHON = (3, 9)
 _OTHER_VIVACE = "another vivace"  # as vivace.protocol.ending.Ending, which cannot be imported yet
 _CANNOT_MEASURE = "cannot be measured"
@@ -158,8 +159,18 @@ def _last_of_all() -> None:
         function()
 
 
+def _same_chance_on_every_rank() -> None:
+    """Draws before ``import torch``: a script without a seed must draw the same on all ranks (``vivace.scale``)."""
+    text = os.environ.get(_SCALE_VARIABLE)
+    if text:
+        import random
+
+        random.seed(json.loads(text).get("seed"))
+
+
 _request_text = os.environ.get(_REQUEST_VARIABLE)
 if _request_text:
+    _same_chance_on_every_rank()
     atexit.register(_last_of_all)
 try:
     _run_the_next_sitecustomize()
