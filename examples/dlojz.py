@@ -179,7 +179,8 @@ def train(args):
     for epoch in range(args.epochs):
         if args.test and csteps >= args.test_nsteps:
             break
-        chrono.next_iter()
+        if args.test:
+            chrono.next_iter()
         chrono.tac_time(clear=True)
 
         for i, (images, labels) in enumerate(train_loader):
@@ -190,18 +191,21 @@ def train(args):
             images = images.to(device, non_blocking=args.non_blocking)
             labels = labels.to(device, non_blocking=args.non_blocking)
 
-            chrono.forward()
+            if args.test:
+                chrono.forward()
             optimizer.zero_grad()
             outputs = model(images)
             loss = criterion(outputs, labels)
 
-            chrono.backward()
+            if args.test:
+                chrono.backward()
             loss.backward()
             optimizer.step()
 
             train_metrics["loss"].update(loss)
             train_metrics["acc"].update(outputs, labels)
-            chrono.update()
+            if args.test:
+                chrono.update()
 
             if is_log_step(i, n_batch):
                 train_loss = train_metrics["loss"].compute()
@@ -219,20 +223,23 @@ def train(args):
                 chrono.validation()
                 steps_run = validate(model, val_loader, criterion, val_metrics, device, args)
                 chrono.validation(steps=steps_run)
-                print(
-                    f"Epoch [{epoch + 1}/{args.epochs}], "
-                    f"Validation Loss: {val_metrics['loss'].compute():.4f}, "
-                    f"Validation Accuracy: {val_metrics['acc'].compute():.4f}"
-                )
-                print(f">>> Validation complete in: {chrono.val_time}")
+                val_loss, val_acc = val_metrics["loss"].compute(), val_metrics["acc"].compute()
+                if not args.test:  # 20 batches tell the time of a validation, not its result
+                    print("##EVALUATION STEP##")
+                    print(
+                        f"Epoch [{epoch + 1}/{args.epochs}], "
+                        f"Validation Loss: {val_loss:.4f}, Validation Accuracy: {val_acc:.4f}"
+                    )
+                    print(f">>> Validation complete in: {chrono.val_time}")
                 for metric in val_metrics.values():
                     metric.reset()
 
             if last_test_step:
                 break
-            chrono.next_iter()
+            if args.test:
+                chrono.next_iter()
 
-    # Report
+    # Report: the times of the steps with --test only
     chrono.stop()
     chrono.display(val_steps=len(val_loader) if args.test else None)
     print(f">>> Number of batch per epoch: {n_batch}")
@@ -250,7 +257,6 @@ def train(args):
 @torch.no_grad()
 def validate(model, val_loader, criterion, metrics, device, args):
     """Fill the metrics over the validation data (20 batches of it with --test); returns the batches run."""
-    print("##EVALUATION STEP##")
     model.eval()
     steps = 0
     for images, labels in itertools.islice(val_loader, VAL_TEST_STEPS if args.test else None):

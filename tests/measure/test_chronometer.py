@@ -93,17 +93,24 @@ def test_raw_series_keep_the_first_step(no_nvml: None) -> None:
     assert chrono.backward_s == [32.0, 1.0]
 
 
-@pytest.mark.parametrize("steps", [[], STEPS[:1]])
-def test_statistics_without_a_second_step_are_nan(steps: list[tuple[float, float, float]], no_nvml: None) -> None:
+def test_without_a_timed_step_only_the_whole_is_told(no_nvml: None) -> None:
     clock = Clock()
     chrono = Chronometer("cpu", clock=clock)
-    run_steps(chrono, clock, steps)
+    clock.after(2.0)
+    chrono.stop()
+    assert chrono.report() == ">>> Training complete in: 0:00:02"
+
+
+def test_statistics_without_a_second_step_are_nan(no_nvml: None) -> None:
+    clock = Clock()
+    chrono = Chronometer("cpu", clock=clock)
+    run_steps(chrono, clock, STEPS[:1])
     lines = chrono.report().splitlines()
     assert lines[1] == ">>> Training performance time: min nan avg nan seconds (+/- nan)"
     assert lines[2] == ">>> Loading performance time: min nan avg nan seconds (+/- nan)"
     assert lines[3] == ">>> Forward performance time: nan seconds (+/- nan)"
     assert lines[5] == ">>> Peak Power during training: not measured"
-    assert len(json.loads(lines[-1].removeprefix(">>>JSON "))["CPU process - Dataloader"]) == len(steps)
+    assert len(json.loads(lines[-1].removeprefix(">>>JSON "))["CPU process - Dataloader"]) == 1
 
 
 def test_whole_validation_is_printed_as_its_time(no_nvml: None) -> None:

@@ -192,12 +192,20 @@ class Chronometer:
 
         "avg" is the **median** of the training times and the **mean** of the loading times. A figure that
         does not exist (one step only, say) is printed as ``nan``. The JSON series hold every step, the
-        first too.
+        first too. Without a timed step, only the whole and the validation are told.
         """
+        lines = [f">>> Training complete in: {self.total_time}"]
+        if self.training_s:
+            lines += self._step_lines()
+        lines += self._validation_lines(val_steps)
+        if self.training_s:
+            lines += [TRACE_LINE, ">>>JSON " + json.dumps(self._series())]
+        return "\n".join(lines)
+
+    def _step_lines(self) -> list[str]:
         training, loading = self.training_s[1:], self.loading_s[1:]
         forward, backward = self.forward_s[1:], self.backward_s[1:]
-        lines = [
-            f">>> Training complete in: {self.total_time}",
+        return [
             f">>> Training performance time: min {_min(training)} avg {_median(training)} seconds "
             f"(+/- {_deviation(training)})",
             f">>> Loading performance time: min {_min(loading)} avg {_mean(loading)} seconds "
@@ -205,11 +213,7 @@ class Chronometer:
             f">>> Forward performance time: {_mean(forward)} seconds (+/- {_deviation(forward)})",
             f">>> Backward performance time: {_mean(backward)} seconds (+/- {_deviation(backward)})",
             self._power_line(),
-            *self._validation_lines(val_steps),
-            TRACE_LINE,
-            ">>>JSON " + json.dumps(self._series()),
         ]
-        return "\n".join(lines)
 
     def _power_line(self) -> str:
         if self.peak_power_w is None:
