@@ -5,8 +5,10 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from conftest import environment
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,3 +97,18 @@ def test_node_lists():
 @given(st.integers(0, 10**9))
 def test_the_port_is_one_that_a_user_may_open(job: int):
     assert 10000 <= port_of_job(str(job)) < 30000
+
+
+def test_the_names_that_the_course_imports():
+    root = Path(__file__).parents[2]
+    program = """import idr_torch, idr_pytools
+from idr_torch import local_rank
+print(idr_torch.rank, local_rank, idr_torch.size, idr_torch.hostnames, idr_pytools.search_log(contains=[123457]))"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(PYTHONPATH=f"{root / 'shims'}:{root}", **SLURM),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "5 1 8 ['jean-zay-ia801', 'jean-zay-ia802'] []\n", done.stderr

@@ -25,21 +25,24 @@ def test_lists_give_their_product_logs_are_found_and_the_queue_is_followed(
     Path("hello.py").write_text("import sys; print(sys.argv[1:]); print('oops', file=sys.stderr)\n")
     Path("python").symlink_to(sys.executable)
     monkeypatch.setenv("PATH", f"{bench.folder}:{bench.env['PATH']}")
-    jobids = notebook.gpu_jobs_submitter(
-        ["hello.py 'a b'", "hello.py c"], n_gpu=[1, 2], name="demo", time_max="00:05:00", cluster="testbed"
-    )
-    assert len(jobids) == 4
+    more = {"name": "demo", "time_max": "00:05:00", "cluster": "testbed"}
+    jobids = notebook.gpu_jobs_submitter("hello.py 'a b'", n_gpu=[1, 2], **more)
+    jobids += notebook.gpu_jobs_submitter(["hello.py c"], n_gpu=[1, 2], requeue=False, **more)
+    signalled = ["--signal=" in Path(f"slurm/demo-00{number}/demo.slurm").read_text() for number in (1, 2, 3, 4)]
+    assert signalled == [True, True, False, False]
     assert all(isinstance(job, str) for job in jobids)
-    assert "batch job 3: 2 GPUs distributed on 1 nodes with 2 tasks" in capsys.readouterr().out
+    assert "batch job 1: 2 GPUs distributed on 1 nodes with 2 tasks" in capsys.readouterr().out
     notebook.display_slurm_queue("demo", timestep=0.2)
     assert "Done!" in capsys.readouterr().out
     assert [bench.end({"job_id": job}) for job in jobids] == ["COMPLETED"] * 4
-    (log,) = notebook.search_log(contains=jobids[1])
+    (log,) = notebook.search_log(contains=[int(jobids[1])])  # as the slides write it
     assert re.fullmatch(rf"\./slurm/log/demo@JZ_{jobids[1]}_1nodes_2tasks_[\d_-]+\.out", log)
     assert Path(log).read_text() == "['a b']\n" * 2
     both = notebook.search_log("demo", int(jobids[3]), with_err=True)
     assert [len(files) for files in both.values()] == [1, 1]
     assert Path(both["stderr"][0]).read_text().count("oops\n") == 2
+    assert both[0] == both["stderr"][0] == notebook.search_log(contains=[jobids[3]], with_err=True)[0]
+    assert notebook.search_log(contains=jobids[::-1]) == [*notebook.search_log(name="demo")][::-1]
     assert len(notebook.search_log(name="demo")) == 4
     assert notebook.search_log(name="other") == []
 
@@ -89,7 +92,9 @@ sys.exit(int(sys.argv[2]))
         assert (done.returncode == 0) == (wanted == 0)
         assert record["state"] == ("completed" if wanted == 0 else "failed")
         lines = Path(record["stdout"]).read_text().splitlines()
-        assert sorted(lines) == [f"{rank} 2 ['$(x) y', '{wanted}']" for rank in (0, 1)]
+        both = [f"{rank} 2 ['$(x) y', '{wanted}']" for rank in (0, 1)]
+        # torchrun ends the other rank when one fails, perhaps before it has written.
+        assert sorted(lines) == both if wanted == 0 else lines and set(lines) <= set(both)
 
 
 def test_a_machine_without_slurm_says_so(tmp_path: Path):

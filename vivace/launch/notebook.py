@@ -3,10 +3,11 @@
     module = "pytorch-gpu/py3/2.6.0"
     jobids = gpu_jobs_submitter("train.py -b 128", n_gpu=[8, 16], module=module, name="demo", account="xyz@a100")
     display_slurm_queue("demo")
-    print(search_log(contains=jobids[0])[0])
+    print(search_log(contains=jobids)[0])
 
-Differences, all on purpose: H100 is known; an id may be an int; commands are quoted word by word; Slurm is asked first
-whether the job can start. Writes ``slurm/`` in the current folder.
+Differences, all on purpose: H100 is known; an id may be an int, and several may be given; commands are quoted word by
+word; Slurm is asked first whether the job can start; a job that ends at its time limit is told before (``requeue``).
+Writes ``slurm/`` in the current folder.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from vivace.launch.submit import send
 from vivace.launch.target import Target, find_target
 from vivace.launch.words import output_pattern, seconds_of
 
-__all__ = ["display_slurm_queue", "gpu_jobs_submitter", "search_log"]
+__all__ = ["LogFiles", "display_slurm_queue", "gpu_jobs_submitter", "search_log"]
 
 _LOGS = Path("slurm/log")
 _CLUSTERS = {"v100": "jean-zay-v100-32g", "a100": "jean-zay-a100", "h100": "jean-zay-h100"}
@@ -51,10 +52,16 @@ def gpu_jobs_submitter(
     exclusive: bool = False,
     account: str | None = None,
     verbose: int = 1,
+    email: str | None = None,
     slurm_addon: str = "",
     cluster: str | None = None,
+    requeue: bool = True,
 ) -> list[str]:
-    """Send one job a command and number of GPUs (lists give their product). Returns the job ids, as strings."""
+    """Send one job a command and number of GPUs (lists give their product). Returns the job ids, as strings.
+
+    ``requeue=False`` switches the warning before the time limit off, and with it the restart of a job that saved
+    itself (``vivace.preemption``). A command that does not know the warning ignores it either way.
+    """
     if " " in name:
         raise UserError(f"the name {name!r} has a space, and log files are found by it", hint=name.replace(" ", "_"))
     commands = [srun_commands] if isinstance(srun_commands, str) else list(srun_commands)
@@ -75,6 +82,8 @@ def gpu_jobs_submitter(
             constraint=constraint,
             modules=_modules(module, target),
             container=singularity,
+            mail=email,
+            requeue=requeue,
             options=(*(["--exclusive"] if exclusive else []), *shlex.split(slurm_addon.replace("#SBATCH", ""))),
         )
         job_ids.append(_send(request, target, number, verbose))
@@ -157,24 +166,42 @@ def _clear_output() -> None:
         clear_output(wait=True)
 
 
+class LogFiles(dict[str, list[str]]):
+    """Lists of files under "stdout" and "stderr". A number stands for a file of stderr: the course's slides write
+    ``search_log(contains=jobid, with_err=True)[0]``."""
+
+    def __missing__(self, key: object) -> str:
+        if isinstance(key, int):
+            return self["stderr"][key]
+        raise KeyError(key)
+
+
 @overload
 def search_log(name: str = "*", contains: object = "", with_err: Literal[False] = False) -> list[str]: ...
 @overload
-def search_log(name: str = "*", contains: object = "", *, with_err: Literal[True]) -> dict[str, list[str]]: ...
+def search_log(name: str = "*", contains: object = "", *, with_err: Literal[True]) -> LogFiles: ...
 @overload
-def search_log(name: str, contains: object, with_err: Literal[True]) -> dict[str, list[str]]: ...
+def search_log(name: str, contains: object, with_err: Literal[True]) -> LogFiles: ...
 
 
-def search_log(name: str = "*", contains: object = "", with_err: bool = False) -> list[str] | dict[str, list[str]]:
-    """Log files by the job's name and by a part of the rest (the job id, also as an int): a sorted list.
+def search_log(name: str = "*", contains: object = "", with_err: bool = False) -> list[str] | LogFiles:
+    """Log files by the job's name and by a part of the rest: a job id (a text or an int), or a list of them.
 
-    With ``with_err`` a dict: ``search_log(contains=jobid, with_err=True)["stderr"][0]``.
+    A sorted list for each part, one after the other. With ``with_err`` both kinds of files, as ``LogFiles``.
     """
-    text = glob.escape(str(contains))
+    parts = contains if isinstance(contains, (list, tuple)) else [contains]
+    stems = list(dict.fromkeys(stem for part in parts for stem in _log_stems(name, str(part))))
+    out = [f"{stem}.out" for stem in stems]
+    if not with_err:
+        return out
+    return LogFiles(stdout=out, stderr=[file for stem in stems if Path(file := f"{stem}.err").exists()])
+
+
+def _log_stems(name: str, part: str) -> list[str]:
+    text = glob.escape(part)
     # A number is a job's first of all: as a part of any word, 12 would be found in every date.
-    parts = [f"JZ_{text}_*", f"*{text}*"] if text.isdigit() else [f"*{text}*"]
-    pattern = next((p for part in parts if glob.glob((p := f"./{_LOGS}/{name}@{part}") + ".out")), None)
-    if pattern is None:
-        return {"stdout": [], "stderr": []} if with_err else []
-    out = sorted(glob.glob(f"{pattern}.out"))
-    return {"stdout": out, "stderr": sorted(glob.glob(f"{pattern}.err"))} if with_err else out
+    patterns = [f"JZ_{text}_*", f"*{text}*"] if text.isdigit() else [f"*{text}*"]
+    for pattern in patterns:
+        if found := sorted(glob.glob(f"./{_LOGS}/{name}@{pattern}.out")):
+            return [file.removesuffix(".out") for file in found]
+    return []
