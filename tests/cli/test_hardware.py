@@ -61,6 +61,15 @@ def test_the_clusters_of_the_catalogue(run):
     assert "qos_gpu_h100-t3" in names
 
 
+def test_a_site_as_tables(run):
+    rows = [line.split() for line in run("--cluster", "jean-zay", COLUMNS="200").stdout.splitlines()]
+    assert ["jean-zay-h100", "gpu_p6", "364", "4", "h100-sxm5-80gb", "24", "4.88", "117", "…@h100"] in rows
+    assert ["qos_gpu_h100-dev", "2", "32", "32", "32", "384", "10", "h100"] in rows
+    assert ["$WORK", "5,000", "500,000", "project", "no", "350", "300"] in [row[:7] for row in rows]
+    (cluster,) = json.loads(run("--cluster", "jean-zay-a100", "--json").stdout)
+    assert cluster["partition"] == "gpu_p5"
+
+
 def test_a_users_gpu_is_listed_and_a_damaged_file_fails(run, tmp_path):
     own = tmp_path / "own.toml"
     own.write_text('[gpu.mine]\nname = "Mine"\nsources = ["me"]\n')

@@ -256,9 +256,7 @@ def test_short_validation_is_twenty_batches_and_the_estimate_counts_them(
     assert ">>> Validation time estimation: " in out
 
 
-def test_estimate_of_a_small_validation_set_is_its_own_time(
-    dlojz: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_estimate_of_a_small_validation_set_is_its_own_time(dlojz: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     spent = validations_of(dlojz, monkeypatch)
     run_here(dlojz, monkeypatch, "--test", "--test-nsteps", "2", "--dataset-size", "100")
     assert dlojz.seen[False] == [4]

@@ -51,15 +51,15 @@ def test_under_srun():
 
 
 def test_under_torchrun_also_when_torchrun_runs_under_srun():
-    for environment in (TORCHRUN, {**SLURM, **TORCHRUN}):
-        here = world(environment)
+    for variables in (TORCHRUN, {**SLURM, **TORCHRUN}):
+        here = world(variables)
         assert (here.launcher, here.rank, here.local_rank, here.world_size) == ("torchrun", 3, 1, 4)
         assert (here.local_world_size, here.num_nodes, here.master_port) == (2, 2, 29500)
 
 
 def test_alone_and_in_a_batch_script_that_is_no_step():
-    for environment in ({}, {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "8"}):
-        here = world(environment)
+    for variables in ({}, {"SLURM_JOB_ID": "12", "SLURM_NTASKS": "8"}):
+        here = world(variables)
         assert (here.launcher, here.rank, here.world_size, here.is_master) == ("single", 0, 1, True)
         assert here.nodelist == [socket.gethostname()]
 

@@ -12,7 +12,8 @@ import typer
 from rich.table import Table
 
 from vivace.cli.console import make_console
-from vivace.hardware.catalogue import Catalogue, load_catalogue
+from vivace.cli.hardware_cluster import print_clusters
+from vivace.hardware.catalogue import Catalogue, clusters_of, load_catalogue
 from vivace.hardware.machine import this_machine
 from vivace.hardware.specs import achievable_tflops, as_table, peak_tflops
 from vivace.records.machine import Cpu, Gpu, Machine
@@ -25,6 +26,9 @@ def hardware(
     json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
     gpus: Annotated[bool, typer.Option("--gpus", help="List the GPUs in the catalogue.")] = False,
     clusters: Annotated[bool, typer.Option("--clusters", help="List the clusters in the catalogue.")] = False,
+    cluster: Annotated[
+        str | None, typer.Option(help="Show a site's partitions, QoS and storage (jean-zay), or one cluster's.")
+    ] = None,
 ) -> None:
     """Show this machine: cores, memory, GPUs, versions, and what is missing.
 
@@ -36,10 +40,19 @@ def hardware(
 
         vivace hardware --clusters           names for `vivace plan --cluster`
 
+        vivace hardware --cluster jean-zay   its partitions, memory per core, QoS and storage
+
         vivace hardware --gpus --json        peaks, bandwidths and their sources
 
     Add your own GPUs and clusters with TOML files in ~/.config/vivace/ or $VIVACE_CATALOGUE.
     """
+    if cluster is not None:
+        specs = clusters_of(cluster)
+        if json:
+            _print_json(json_format.dumps([as_table(spec) for spec in specs], indent=2, ensure_ascii=False))
+        else:
+            print_clusters(specs, make_console(highlight=False))
+        return
     if not (gpus or clusters):
         machine = this_machine()
         if json:

@@ -38,7 +38,16 @@ from vivace.hardware.schema import Place, build, did_you_mean
 from vivace.hardware.specs import DTYPES, ClusterSpec, GpuSpec, SiteSpec
 from vivace.protocol.gpu_names import KnownGpu, find_by_name
 
-__all__ = ["Catalogue", "find_cluster", "find_gpu", "known_gpus", "load_catalogue", "named_gpu", "user_files"]
+__all__ = [
+    "Catalogue",
+    "clusters_of",
+    "find_cluster",
+    "find_gpu",
+    "known_gpus",
+    "load_catalogue",
+    "named_gpu",
+    "user_files",
+]
 
 DATA = Path(__file__).parent / "data"
 BUILT_IN = "vivace"
@@ -100,6 +109,21 @@ def find_cluster(name: str) -> ClusterSpec:
     if spec is None:
         raise _unknown("cluster", name, clusters, "vivace hardware --clusters")
     return spec
+
+
+def clusters_of(name: str) -> tuple[ClusterSpec, ...]:
+    """All partitions of a site (``jean-zay``), or the one cluster of that name; a ``UserError`` for neither.
+
+    >>> [spec.partition for spec in clusters_of("jean-zay")][-2:]
+    ['gpu_p5', 'gpu_p6']
+    """
+    catalogue, wanted = load_catalogue(), name.strip().lower()
+    if of_site := tuple(spec for spec in catalogue.clusters.values() if spec.site == wanted):
+        return of_site
+    if wanted in catalogue.clusters:
+        return (catalogue.clusters[wanted],)
+    known = {**catalogue.sites, **catalogue.clusters}
+    raise _unknown("cluster", name, known, "vivace hardware --clusters")
 
 
 def load_catalogue() -> Catalogue:
