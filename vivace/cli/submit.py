@@ -103,7 +103,9 @@ def submit(
     ] = None,
     launcher: Annotated[Literal["slurm", "local"], typer.Option(help="local: torchrun on this machine.")] = "slurm",
     output: Output = DEFAULT_RUNS,
-    check: Annotated[bool, typer.Option(help="Ask Slurm first whether the job can start.")] = True,
+    check: Annotated[
+        bool, typer.Option(help="Check the script's options and ask Slurm first whether the job can start.")
+    ] = True,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Show the job's output until it ends. Ctrl-C does not stop it.")
     ] = False,

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal, overload
 
 from vivace.errors import UserError
+from vivace.launch.known_options import check_options
 from vivace.launch.queue import my_jobs
 from vivace.launch.request import JobRequest
 from vivace.launch.script import Place, prepare
@@ -56,21 +57,26 @@ def gpu_jobs_submitter(
     slurm_addon: str = "",
     cluster: str | None = None,
     requeue: bool = True,
+    check: bool = True,
 ) -> list[str]:
     """Send one job a command and number of GPUs (lists give their product). Returns the job ids, as strings.
 
     ``requeue=False`` switches the warning before the time limit off, and with it the restart of a job that saved
-    itself (``vivace.preemption``). A command that does not know the warning ignores it either way.
+    itself (``vivace.preemption``). A command that does not know the warning ignores it either way. ``check=False`` asks
+    neither the script whether it knows its options nor Slurm whether the job can start.
     """
     if " " in name:
         raise UserError(f"the name {name!r} has a space, and log files are found by it", hint=name.replace(" ", "_"))
-    commands = [srun_commands] if isinstance(srun_commands, str) else list(srun_commands)
+    commands = [_words(each) for each in ([srun_commands] if isinstance(srun_commands, str) else srun_commands)]
+    if check:
+        for command in commands:
+            check_options(command)
     counts = [n_gpu] if isinstance(n_gpu, int) else list(n_gpu)
     target = _target(cluster, account, partition)
     job_ids = []
     for number, (command, gpus) in enumerate(itertools.product(commands, counts)):
         request = JobRequest(
-            command=_words(command),
+            command=command,
             name=name,
             gpus=gpus,
             seconds=seconds_of(time_max),
@@ -86,7 +92,7 @@ def gpu_jobs_submitter(
             requeue=requeue,
             options=(*(["--exclusive"] if exclusive else []), *shlex.split(slurm_addon.replace("#SBATCH", ""))),
         )
-        job_ids.append(_send(request, target, number, verbose))
+        job_ids.append(_send(request, target, number, verbose, check))
     return job_ids
 
 
@@ -110,7 +116,7 @@ def _modules(module: str | None, target: Target) -> tuple[str, ...] | None:
     return (*(each for each in target.modules if each.startswith("arch/")), module)
 
 
-def _send(request: JobRequest, target: Target, number: int, verbose: int) -> str:
+def _send(request: JobRequest, target: Target, number: int, verbose: int, check: bool) -> str:
     job = prepare(request, target)
     _LOGS.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
@@ -123,7 +129,7 @@ def _send(request: JobRequest, target: Target, number: int, verbose: int) -> str
         stderr=output_pattern(str(here / _LOGS), f"{logs}.err"),
         workdir=str(here),
     )
-    sent = send(job, place, folder)
+    sent = send(job, place, folder, check)
     run = sent.run
     for warning in sent.warnings:
         print(f"job {run.job_id}: {warning}", file=sys.stderr)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vivace.errors import UserError
+from vivace.launch.known_options import check_options
 from vivace.launch.own_variables import environment_for
 from vivace.launch.preflight import Preflight, preflight
 from vivace.launch.private import private_path, write_private
@@ -80,6 +81,9 @@ def submit(
     ``on_sent`` is called for each as soon as Slurm has taken it: a later one may be refused. Of jobs that were not sent
     nothing is left behind. The plan that they carry out is kept beside them, for ``status`` to compare.
     """
+    if check:
+        for command in dict.fromkeys(request.command for request in requests):
+            check_options(command)
     waiting = _make_all_ready([prepare(request, target) for request in requests], output.absolute(), check)
     sent: list[Sent] = []
     try:
