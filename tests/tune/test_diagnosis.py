@@ -13,7 +13,7 @@ from vivace.records.measurement import Mfu, Sync
 from vivace.records.structure import Spot
 from vivace.tune.candidates import candidates, combined, proposals
 from vivace.tune.checking import findings_of
-from vivace.tune.diagnosis import diagnose, likely_of, likely_together, together, worth_of
+from vivace.tune.diagnosis import diagnose, likely_of, likely_together, together, worth_alone, worth_of
 from vivace.tune.probing import Causes
 
 SAFE = (Risk.EXACT, Risk.ROUNDING)
@@ -67,6 +67,24 @@ def test_all_together_leave_the_arithmetic_at_the_peak():
     assert together(findings, slow) == pytest.approx(100 / (100 - 10 - 90 * (1 - (1 - 50 / 90) * (1 - 30 / 90))))
     peak = Mfu(value=0.6, hfu=0.6, peak_tflops=494.7, arithmetic="tf32", against="H200 SXM dense tf32 peak (catalogue)")
     assert together(findings, slow.model_copy(update={"mfu_detail": peak})) == pytest.approx(2 / 0.6, rel=1e-3)
+
+
+def test_a_single_finding_leaves_the_arithmetic_at_the_peak():
+    """All but 4 ms of 100 wait for the host. At a fifth of the peak, 20 ms of arithmetic are left; on a CPU, whose peak
+    is measured beside whatever else runs, a third of that."""
+    sync = Sync(file="train.py", line=9, code="loss.item()", per_step=3.0)
+    idle = measurement(roles={"matmul": 4.0}, flops={"bf16": 10**12}, syncs=(sync,))
+    (alone,) = (f for f in diagnose(idle) if f.practice == "no_syncs")
+    assert alone.worth == pytest.approx(25)
+    peak = Mfu(value=0.2, hfu=0.2, peak_tflops=989.5, arithmetic="bf16", against="H200 SXM dense bf16 peak (catalogue)")
+    found = diagnose(idle.model_copy(update={"mfu_detail": peak}))
+    (alone,) = (f for f in found if f.practice == "no_syncs")
+    assert alone.worth == pytest.approx(5)
+    assert alone.likely_high <= 5
+    assert together(found, idle.model_copy(update={"mfu_detail": peak})) == pytest.approx(5)
+    on_cpu = waiting_for_data().model_copy(update={"clock": "host", "mfu_detail": peak})
+    assert worth_alone("workers", 179.0, on_cpu) == pytest.approx(15)
+    assert worth_alone("threads", 179.0, on_cpu) == worth_of(179.0, 180.0)  # changes the peak itself
 
 
 def test_of_two_number_types_one_is_taken():

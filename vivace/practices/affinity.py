@@ -92,6 +92,7 @@ PRACTICE = Practice(
     name="affinity",
     title="cores of its own for each rank",
     family="cpu",
+    same_arithmetic=False,
     risk="rounding",
     source="PyTorch tuning guide, CPU: bind ranks to cores. DLO-JZ: cpus-per-task.",
     why=(

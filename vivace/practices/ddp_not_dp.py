@@ -110,6 +110,7 @@ PRACTICE = Practice(
     name="ddp_not_dp",
     title="DistributedDataParallel instead of DataParallel",
     family="structure",
+    same_arithmetic=False,
     risk="exact",
     source="R4: nn.parallel.DistributedDataParallel. DLO-JZ, data parallelism.",
     why=(

@@ -57,6 +57,7 @@ PRACTICE = Practice(
     name="length_bucketing",
     title="batches of similar length",
     family="structure",
+    same_arithmetic=False,
     risk="algorithmic",
     source="R12: batches of about constant token count, bucketing or sorting by length within each global batch.",
     why=(

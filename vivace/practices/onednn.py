@@ -42,6 +42,7 @@ PRACTICE = Practice(
     name="onednn",
     title="oneDNN kernels on the CPU",
     family="cpu",
+    same_arithmetic=False,
     risk="rounding",
     source="PyTorch backends: torch.backends.mkldnn. (The layout that oneDNN likes is the practice channels_last.)",
     why=(

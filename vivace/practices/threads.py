@@ -81,6 +81,7 @@ PRACTICE = Practice(
     name="threads",
     title="as many CPU threads as cores",
     family="cpu",
+    same_arithmetic=False,
     risk="rounding",
     source="PyTorch tuning guide, CPU: OMP_NUM_THREADS. DLO-JZ: cpus-per-task and threads must agree.",
     why=(

@@ -10,7 +10,6 @@ from vivace.measure.command import Progress, Sink, nowhere
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.measuring import Measured, Request, measure
 from vivace.practices.engine.loaders import most_saved_ms, waited_for
-from vivace.practices.engine.pricing import step_ms
 from vivace.practices.engine.registry import split_word
 from vivace.records.finding import Finding, Findings, Unexplained, Verdict
 from vivace.records.measurement import Measurement
@@ -24,7 +23,7 @@ from vivace.tune.diagnosis import (
     is_recommended,
     likely_together,
     together,
-    worth_of,
+    worth_alone,
 )
 from vivace.tune.probing import Cause, Causes, RunProbe, probe
 from vivace.tune.trials import TrialSettings, run_trial
@@ -126,7 +125,7 @@ def _with_cause(finding: Finding, causes: tuple[Cause, ...], record: Measurement
     if exposed <= finding.exposed_ms:
         return finding
     evidence = {**finding.evidence, "same_batch_saves_ms": round(data.exposed_ms, 3)}
-    worth = worth_of(exposed, step_ms(record))
+    worth = worth_alone(finding.practice, exposed, record)
     return finding.model_copy(update={"exposed_ms": exposed, "worth": worth, "evidence": evidence})
 
 

@@ -18,12 +18,15 @@ from vivace.records.measurement import Measurement
 
 __all__ = [
     "SMALLEST_WORTH", "by_likely", "diagnose", "is_recommended", "likely_of", "likely_together", "makes_room",
-    "together", "worth_of",
+    "together", "worth_alone", "worth_of",
 ]  # fmt: skip
 
 SMALLEST_WORTH = 1.02  # less is noise on most machines
 _SMALLEST_LIKELY = 1.005  # less reads 1.00×
 _LARGEST_SHARE = 0.98
+# A CPU's peak is measured beside whatever else runs: on a busy machine the largest of 25 looks was three times their
+# median (13 and 40 GFLOP/s), so that a third of the steps' arithmetic at that peak may be all that is left.
+_CEILING_VARIES = 3.0
 _RUNS_DIFFER = 1.05  # the same job in two processes: no range is narrower
 _PRICES = ("exposed_ms", "idle_ms", "worth", "likely", "likely_low", "likely_high")
 _NUMBER_TYPE = {"tf32": "tf32", "bf16": "bf16", "pure_bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
@@ -35,11 +38,7 @@ def diagnose(measurement: Measurement, probed: Probed | None = None) -> tuple[Fi
         return ()
     everything = {practice: _found(practice, measurement, probed) for practice in all_practices()}
     part_of = {practice.name: found.part_of for practice, found in everything.items() if found is not None}
-    findings = [
-        _finding(practice, found, measurement.step_ms.mean)
-        for practice, found in everything.items()
-        if found is not None
-    ]
+    findings = [_finding(practice, found, measurement) for practice, found in everything.items() if found is not None]
     kept = [f for f in findings if f.worth >= SMALLEST_WORTH or makes_room(f)]
     return by_likely(_one_a_cause(kept, part_of))
 
@@ -85,6 +84,14 @@ def worth_of(exposed_ms: float, step_ms: float) -> float:
     return 1 / (1 - min(max(0.0, exposed_ms / step_ms), _LARGEST_SHARE))
 
 
+def worth_alone(practice: str, exposed_ms: float, m: Measurement) -> float:
+    """The bound of one finding. It leaves the step its arithmetic at the device's peak, unless there is less of it."""
+    worth, peak = worth_of(exposed_ms, pricing.step_ms(m)), _worth_at_peak([practice], m)
+    if peak is None or not get_practice(practice).same_arithmetic:
+        return worth
+    return min(worth, max(1.0, peak if pricing.on_gpu(m) else _CEILING_VARIES * peak))
+
+
 def likely_of(saved: Saved | None, worth: float, step_ms: float) -> tuple[float, float, float]:
     """The speedup to expect, with its low and high end: never above the bound.
 
@@ -105,7 +112,10 @@ def together(findings: Sequence[Finding], measurement: Measurement, unexplained_
         return 1.0
     step_ms = measurement.step_ms.mean
     saved = _saved_together([(f, f.idle_ms, f.exposed_ms - f.idle_ms) for f in findings], measurement)
-    bound, peak = worth_of(min(saved, step_ms - unexplained_ms), step_ms), _worth_at_peak(findings, measurement)
+    bound, peak = (
+        worth_of(min(saved, step_ms - unexplained_ms), step_ms),
+        _worth_at_peak([f.practice for f in findings], measurement),
+    )
     single = max(finding.worth for finding in findings)
     return max(single, bound if peak is None else min(bound, peak))
 
@@ -158,12 +168,12 @@ def _part_of(finding: Finding) -> str:
     return "waiting" if get_practice(finding.practice).family == "loader" else "computing"
 
 
-def _worth_at_peak(findings: Sequence[Finding], m: Measurement) -> float | None:
+def _worth_at_peak(practices: Iterable[str], m: Measurement) -> float | None:
     """The speedup that would leave nothing but the model's FLOPs at the dense peak of the fastest number type that was
     found to be possible; None where a peak is not known."""
     if not m.mfu_detail or not m.mfu_detail.value:
         return None
-    types = [_NUMBER_TYPE[finding.practice] for finding in findings if finding.practice in _NUMBER_TYPE]
+    types = [_NUMBER_TYPE[name] for name in practices if name in _NUMBER_TYPE]
     now = pricing.peak(m, m.mfu_detail.arithmetic)
     peaks = [pricing.peak(m, kind) for kind in types]
     if types and (now is None or None in peaks):
@@ -172,10 +182,11 @@ def _worth_at_peak(findings: Sequence[Finding], m: Measurement) -> float | None:
     return max(1.0, faster) / m.mfu_detail.value
 
 
-def _finding(practice: Practice, found: Found, step_ms: float) -> Finding:
+def _finding(practice: Practice, found: Found, measurement: Measurement) -> Finding:
+    step_ms = pricing.step_ms(measurement)
     exposed_ms = min(found.exposed_ms, step_ms) if math.isfinite(found.exposed_ms) else 0.0
     most_ms = max(exposed_ms, found.likely.high_ms) if found.likely is not None else exposed_ms
-    worth = worth_of(most_ms, step_ms)
+    worth = worth_alone(practice.name, most_ms, measurement)
     likely, low, high = likely_of(found.likely, worth, step_ms)
     return Finding(
         practice=practice.name,

@@ -84,6 +84,8 @@ class Practice:
     """It may see other batches or draw other random numbers (augmentations, dropout masks) than the script does."""
     can_draw_the_same: bool = False
     """Of those: whether it can be made to draw what the script would (``Change.same_draws``)."""
+    same_arithmetic: bool = True
+    """A step computes as much as before, on the same devices: what that takes at their peak is always left."""
     rounds_weights: bool = False
     """Weights are kept in that format, too: updates may be lost."""
     shows_late: bool = False
