@@ -195,6 +195,14 @@ def test_a_verdict_without_logs_or_exit_code():
     assert verdict(JobInfo(job_id="1", name="x", state="FAILED"), None).because == "its end is not known"
     assert verdict(JobInfo(job_id="1", name="x", state="TIMEOUT"), None).state == "timeout"
     assert verdict(JobInfo(job_id="1", name="x", state="NEW_STATE"), None).state == "unknown"
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "STOPPED"])
+def test_a_job_that_stands_still_is_not_over_and_does_not_read_as_if_it_ran(state: str):
+    job = JobInfo(job_id="1", name="x", state=state)
+    assert job.active
+    assert verdict(job, None).state == "running"
+    assert f"stands still ({state.lower()})" in verdict(job, None).because
     assert last_error("") is None
 
 

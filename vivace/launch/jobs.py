@@ -20,6 +20,7 @@ from vivace.launch.words import seconds_of
 from vivace.records.run import RunState
 
 __all__ = [
+    "PAUSED",
     "TEXT_FORMAT",
     "JobInfo",
     "from_json",
@@ -32,7 +33,11 @@ __all__ = [
 # The name comes last: it may hold anything, the separator included.
 TEXT_FORMAT = "%i|%T|%r|%M|%l|%D|%N|%S|%P|%q|%u|%j"
 
-_ACTIVE = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED", "RESIZING", "STAGE_OUT"}
+PAUSED = {"SUSPENDED", "STOPPED"}  # by an administrator or for another job; by a signal
+_ACTIVE = {
+    "PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESIZING",
+    "SIGNALING", "STAGE_OUT", *PAUSED,
+}  # fmt: skip
 _FLAGS = {
     "COMPLETING",
     "CONFIGURING",
@@ -50,6 +55,12 @@ _STATES: dict[str, RunState] = {
     "COMPLETING": "running",
     "CONFIGURING": "running",
     "SUSPENDED": "running",
+    "STOPPED": "running",
+    "RESIZING": "running",
+    "SIGNALING": "running",
+    "STAGE_OUT": "running",
+    "REQUEUE_HOLD": "queued",
+    "SPECIAL_EXIT": "queued",
     "COMPLETED": "completed",
     "CANCELLED": "cancelled",
     "TIMEOUT": "timeout",

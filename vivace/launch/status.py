@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vivace.launch.jobs import JobInfo, from_scontrol, plain_reason, run_state
+from vivace.launch.jobs import PAUSED, JobInfo, from_scontrol, plain_reason, run_state
 from vivace.launch.slurm import Answer, SlurmSilent, ask, refusal, slurm_is_here
 from vivace.records.run import RunState
 
@@ -144,6 +144,8 @@ def verdict(info: JobInfo, stderr: Path | None, stdout: Path | None = None) -> V
     state = run_state(info.state)
     if state == "queued" and (why := plain_reason(info.reason)):
         return Verdict(state, why)
+    if info.state in PAUSED:
+        return Verdict(state, f"it stands still ({info.state.lower()}), and goes on when Slurm or its owner lets it")
     if state in ("queued", "running", "completed", "cancelled", "node-failure"):
         return Verdict(state, _SENTENCES[state])
     text = "".join(_tail(path) for path in (stdout, stderr) if path is not None)
