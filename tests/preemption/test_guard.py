@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -123,3 +124,19 @@ def test_other_ranks_and_unwritable_folders_are_silent(job: Path, monkeypatch: p
     monkeypatch.setenv("RANK", "1")
     with Preemption():
         assert state(job) is None
+
+
+def test_a_full_disk_does_not_keep_the_last_word_back(job: Path, monkeypatch: pytest.MonkeyPatch):
+    """torchrun makes another exit code of ours: without the word the job would count as crashed."""
+    made = Preemption()
+    save_atomically(1, f"{job}.pt", lambda _state, file: file.write(b"x"))
+
+    def no_room(file: Path, _text: str) -> int:
+        file.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+
+    monkeypatch.setattr(Path, "write_text", no_room)
+    with pytest.raises(SystemExit):
+        made.requeue_and_exit()
+    assert state(job) == JobState(JobWord.SAVED, f"{os.path.realpath(job)}.pt")
+    assert sorted(file.name for file in job.parent.iterdir()) == ["17.pt", "17.state"]

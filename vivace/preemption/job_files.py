@@ -61,10 +61,20 @@ class JobFiles:
             keeps = word is None or (before.word is JobWord.SAVED and word is JobWord.LISTENING)
             word, checkpoint = before.word if keeps else word, checkpoint or before.checkpoint
         if word is not None:
+            self._write(f"{word.value}\n{checkpoint or ''}\n")
+
+    def _write(self, text: str) -> None:
+        """In one piece; on a full disk over the old words, which needs no room: a later word is never longer."""
+        temporary = self._state.with_name(f"{self._state.name}.{os.getpid()}")
+        try:
+            temporary.write_text(text)
+            os.replace(temporary, self._state)
+        except OSError:
             with contextlib.suppress(OSError):
-                temporary = self._state.with_name(f"{self._state.name}.{os.getpid()}")
-                temporary.write_text(f"{word.value}\n{checkpoint or ''}\n")
-                os.replace(temporary, self._state)
+                temporary.unlink()
+            with contextlib.suppress(OSError), self._state.open("r+") as file:
+                file.write(text)
+                file.truncate()
 
 
 def read_state(file: Path) -> JobState | None:
