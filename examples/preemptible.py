@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoints/preemptible.pt"))
     parser.add_argument("--save-minutes", type=float, default=10.0, help="What a dead node may cost.")
+    parser.add_argument("--save-steps", type=int, help="The same in steps.")
     parser.add_argument("--step-seconds", type=float, default=0.0, help="Pretend that a step takes longer.")
     options = parser.parse_args()
 
@@ -44,7 +45,7 @@ def main() -> None:
     # gradients of a resumed job would then be summed in another order, and the losses would differ in the last bit.
     model = DistributedDataParallel(model, find_unused_parameters=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    guard = Preemption(save_every_minutes=options.save_minutes)  # ①
+    guard = Preemption(save_every_minutes=options.save_minutes, save_every_steps=options.save_steps)  # ①
 
     first = 0
     if state := load_newest(options.checkpoint, map_location=device):  # ② the newest file that is whole

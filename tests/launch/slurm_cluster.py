@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,9 +41,17 @@ def _free_ports(count: int) -> list[int]:
 class SlurmCluster:
     """Use as a context manager. ``run`` starts a program that talks to it."""
 
-    def __init__(self, nodes: int = 2, cpus: int = 16, gpus: int = 4, accounting: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: int = 2,
+        cpus: int = 16,
+        gpus: int = 4,
+        accounting: bool = False,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="vsl-", dir="/tmp"))
         self.nodes, self.cpus, self.gpus, self.accounting = nodes, cpus, gpus, accounting
+        self.settings = {"KillWait": 5, "SlurmdTimeout": 10, "GraceTime": 5, **(settings or {})}
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.namespaces = os.geteuid() == 0 and self._can_unshare()
@@ -185,10 +193,10 @@ class SlurmCluster:
         self._spawn(f"slurmd{number}", *words)
 
     @contextmanager
-    def controller_down(self) -> Iterator[None]:
-        """slurmctld is stopped, and started again with the state that it saved."""
+    def controller_down(self, how: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+        """slurmctld is ended, and started again with the state that it saved."""
         controller = self.daemons.pop("slurmctld")
-        controller.terminate()
+        controller.send_signal(how)
         controller.wait()
         try:
             yield
@@ -231,7 +239,7 @@ class SlurmCluster:
             )
 
     def _check_daemons(self) -> None:
-        for name, process in self.daemons.items():
+        for name, process in list(self.daemons.items()):
             if process.poll() is not None:
                 log = (self.root / f"log/{name}.out").read_text(errors="replace")[-2000:]
                 raise RuntimeError(f"{name} ended with {process.returncode}:\n{log}")
@@ -339,10 +347,10 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu
 ReturnToService=2
-KillWait=5
+KillWait={self.settings["KillWait"]}
 MinJobAge=600
 SlurmctldTimeout=10
-SlurmdTimeout=10
+SlurmdTimeout={self.settings["SlurmdTimeout"]}
 JobRequeue=1
 SlurmdParameters=config_overrides
 """
@@ -373,7 +381,7 @@ SlurmdParameters=config_overrides
         common = f"Nodes=node[1-{self.nodes}] MaxTime=20:00:00 DefaultTime=00:10:00 State=UP"
         return [
             f"PartitionName=gpu_p13 {common} Default=YES PriorityTier=10",
-            f"PartitionName=preempt {common} PriorityTier=1 GraceTime=5 PreemptMode=REQUEUE",
+            f"PartitionName=preempt {common} PriorityTier=1 GraceTime={self.settings['GraceTime']} PreemptMode=REQUEUE",
         ]
 
     def _slurmdbd_conf(self) -> str:
