@@ -12,13 +12,16 @@ from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.nothing import end_with_nothing
+from vivace.cli.ranks import Mode, Ranks, mode_for
 from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import UserError
 from vivace.measure.measuring import Measured, Request
 from vivace.measure.measuring import measure as run_measurement
+from vivace.protocol.request import Entry
 from vivace.records.measurement import Measurement
 from vivace.report.terminal import measurement_view
+from vivace.scale.launcher import over_ranks
 
 __all__ = ["measure"]
 
@@ -29,6 +32,8 @@ def measure(
     warmup: Annotated[
         int | None, typer.Option(help="Warm-up steps to leave out. Default: until step times are steady.")
     ] = None,
+    ranks: Ranks = 1,
+    with_: Mode = "",
     timeout: Annotated[float | None, typer.Option(help="Stop the command after this many seconds.")] = None,
     output: Output = DEFAULT_RUNS,
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
@@ -56,10 +61,13 @@ def measure(
 
         vivace measure --steps 100 -- torchrun --nproc-per-node 4 train.py
 
+        vivace measure --ranks 2 -- python train.py                  an unedited script, split over two GPUs
+
         vivace measure --json -- bash run.sh > measurement.json
     """
     if timeout is not None and not timeout > 0:  # written so that nan is refused too
         raise UserError(f"--timeout must be above 0 seconds, not {timeout:g}")
+    mode = mode_for(ranks, with_, "measure")
     request = Request(
         command=tuple(command or embedded_example()),
         steps=steps,
@@ -71,6 +79,9 @@ def measure(
         name=name,
         copy=copy_options(in_copy, link, keep_copy),
         notices_files=True,
+        practices=mode,
+        entry=Entry.PRACTICES if mode else Entry.MEASURING,
+        launcher=over_ranks(ranks) if mode else (),
     )
     console = make_console(stderr=True)
     if not command and not json:

@@ -63,6 +63,8 @@ class Request:
     practices: tuple[str, ...] = ()
     entry: Entry = Entry.MEASURING
     environment: Mapping[str, str] = field(default_factory=dict)
+    launcher: tuple[str, ...] = ()
+    """Stands before the command when it is started: what splits it over ranks. No part of the command in the record."""
     seed_offset: int | None = None
     grad_norms: bool = False
     copy: CopyOptions | None = None
@@ -118,8 +120,8 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         before = look(Path.cwd(), own) if request.notices_files and request.copy is None else None
         with _working_folder(request, folder) as place:
             outcome = run_command(
-                request.command, asked, sink, progress, request.timeout_s, request.environment, suffix, place,
-                standard_input() if request.repeated else None,
+                (*request.launcher, *request.command), asked, sink, progress, request.timeout_s, request.environment,
+                suffix, place, standard_input() if request.repeated else None,
             )  # fmt: skip
         written = what_changed(before, look(Path.cwd(), own)) if before is not None else None
     except UserError:

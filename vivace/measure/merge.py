@@ -71,7 +71,8 @@ def merge(
     contradicted = contradictions(flops, profile, _step_s(first), _peaks(first, flops))
     mfu = _mfu(first, flops) if not contradicted else None
     missing, world = missing_ranks(payloads), world_of(payloads)
-    samples_per_s = _sum([_rate(p, p.samples) for p in payloads])
+    counted = payloads[:1] if first.split else payloads  # each rank of a split training sees the whole batch
+    samples_per_s = _sum([_rate(p, p.samples) for p in counted])
     whole_samples_per_s = None if missing else samples_per_s
     return Measurement(
         status="partial" if partial or missing else "complete",
@@ -80,10 +81,11 @@ def merge(
         missing_ranks=missing,
         steps=steps,
         warmup_steps=first.warmup_steps,
+        split=first.split,
         samples_per_s=whole_samples_per_s,
-        tokens_per_s=None if missing else _sum([_rate(p, p.tokens) for p in payloads]),
+        tokens_per_s=None if missing else _sum([_rate(p, p.tokens) for p in counted]),
         batch_size=_batch_size(first),
-        global_batch_size=None if missing else _sum([_batch_size(p) for p in payloads]),
+        global_batch_size=None if missing else _sum([_batch_size(p) for p in counted]),
         micro_batches=first.micro_batches,
         optimizers=first.optimizers,
         skipped_steps=first.skipped_steps,
@@ -277,6 +279,8 @@ def _imbalance_ms(payloads: Sequence[Payload]) -> float | None:
 
 def _input_imbalance(payloads: Sequence[Payload]) -> float | None:
     """How much more the rank with the largest inputs gets than the ranks on average: a share, mean over the steps."""
+    if payloads[0].split:
+        return None
     columns = [c for c in zip(*(p.input_elements for p in payloads), strict=False) if sum(c)]
     if len(payloads) < 2 or not columns:
         return None
@@ -379,6 +383,7 @@ def _energy(payloads: Sequence[Payload], samples_per_s: float | None) -> Energy:
 
 def _rank(payload: Payload) -> Rank:
     memory = [DeviceMemory(**d) for d in payload.memory.devices] if payload.memory else []
+    rate, host = _rate(payload, payload.samples), payload.memory.host if payload.memory else {}
     return Rank(
         rank=payload.rank,
         host=payload.process.host,
@@ -386,8 +391,9 @@ def _rank(payload: Payload) -> Rank:
         cores=payload.process.cores,
         step_ms=spread(payload.series.step),
         phases_ms=_phases(payload.series),
-        samples_per_s=_rate(payload, payload.samples),
+        samples_per_s=rate / payload.world if rate is not None and payload.split else rate,
         memory=max(memory, key=lambda d: d.reserved_peak_gib, default=None),
+        host_peak_gib=host.get("rss_peak_gib"),
     )
 
 

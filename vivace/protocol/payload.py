@@ -156,6 +156,8 @@ class Payload:
     rank: int = 0
     world: int = 1
     restart: int = 0
+    split: bool = False
+    """vivace splits one training over the ranks: what a rank sees of its inputs is the whole batch."""
     pid: int = 0
     device: str = "cpu"
     written_at: float = 0.0

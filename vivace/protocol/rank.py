@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["RANK_VARIABLE", "WORLD_VARIABLE", "rank_and_world", "restart_count"]
+__all__ = ["RANK_VARIABLE", "WORLD_VARIABLE", "is_split", "rank_and_world", "restart_count"]
 
 RANK_VARIABLE, WORLD_VARIABLE = "VIVACE_RANK", "VIVACE_WORLD"
 
@@ -22,6 +22,11 @@ def rank_and_world() -> tuple[int, int]:
         if os.environ.get(rank, "").isdecimal() and os.environ.get(world, "").isdecimal():
             return int(os.environ[rank]), int(os.environ[world])
     return 0, 1
+
+
+def is_split() -> bool:
+    """Whether this process is one of the ranks that vivace splits one training over: each sees the whole batch."""
+    return int(os.environ.get(WORLD_VARIABLE, "1")) > 1
 
 
 def restart_count() -> int:

@@ -247,6 +247,7 @@ class Rank(Part):
     phases_ms: dict[str, Spread]
     samples_per_s: float | None = Field(None, allow_inf_nan=False)
     memory: DeviceMemory | None = None
+    host_peak_gib: float | None = Field(None, description="resident memory of the process, without its workers")
 
 
 class WrittenFiles(Part):
@@ -289,6 +290,7 @@ class Measurement(Record):
     tokens_per_s: float | None = Field(None, allow_inf_nan=False)
     batch_size: int | None = Field(None, description="samples per optimizer step and rank")
     global_batch_size: int | None = Field(None, description="samples per optimizer step over all ranks")
+    split: bool = Field(False, description="vivace splits one training over the ranks: batch_size is the whole batch")
     micro_batches: float | None = Field(None, description="backward passes per optimizer step")
     optimizers: int = Field(1, description="0: parameters are updated by hand, or in hooks of the backward pass")
     skipped_steps: int = Field(0, description="steps that a GradScaler left out")

@@ -63,7 +63,8 @@ def _tiles(record: Measurement) -> list[tuple[str, str, str]]:
 
 
 def _batch(record: Measurement) -> str:
-    ranks = f" × {len(record.ranks)} ranks" if len(record.ranks) > 1 else ""
+    between = " over" if record.split else " ×"
+    ranks = f"{between} {len(record.ranks)} ranks" if len(record.ranks) > 1 else ""
     return f"batch {record.batch_size}{ranks}" if record.batch_size else ""
 
 

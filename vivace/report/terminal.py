@@ -115,6 +115,7 @@ def _rows(record: Measurement) -> list[tuple[str, str]]:
         ("throughput", _throughput(record)),
         ("MFU", _mfu(record)),
         ("memory", _memory(record)),
+        *_rank_memory(record),
         ("energy", _energy(record)),
     ]
     profile = record.profile
@@ -164,7 +165,9 @@ def _throughput(record: Measurement) -> str:
             f" ({padding:.0%} of them padding)" if padding and padding >= _WORTH_A_WORD else ""
         )
     text += f"  (batch {record.batch_size}"
-    if len(record.ranks) > 1:
+    if record.split:
+        text += f", split over {len(record.ranks)} ranks"
+    elif len(record.ranks) > 1:
         text += f" × {len(record.ranks)} ranks = {record.global_batch_size}"
     if record.micro_batches and record.micro_batches >= 1.5 and record.optimizers <= 1:
         text += f", in {record.micro_batches:.0f} micro-batches"
@@ -192,6 +195,19 @@ def _memory(record: Measurement) -> str:
     if host := record.memory.host:
         pieces.append(f"host {host.rss_gib:.2f} GiB + {host.children_rss_gib:.2f} in {host.children} child processes")
     return "; ".join(pieces) or "not measured"
+
+
+def _rank_memory(record: Measurement) -> list[tuple[str, str]]:
+    """The smallest and the largest rank; nothing to add where there is one."""
+    peaks = [
+        (rank.memory.reserved_peak_gib if rank.memory is not None else rank.host_peak_gib, rank.rank)
+        for rank in record.ranks
+    ]
+    known = sorted((gib, rank) for gib, rank in peaks if gib is not None)
+    if len(known) < 2:
+        return []
+    (least, first), (most, last) = known[0], known[-1]
+    return [("memory of ranks", f"{least:.2f} GiB (rank {first}) to {most:.2f} GiB (rank {last}), at peak")]
 
 
 def _energy(record: Measurement) -> str:

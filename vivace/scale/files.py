@@ -23,10 +23,11 @@ _WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Shadow:
-    """The files of one rank other than 0, below ``folder``."""
+    """The files of one rank other than 0, below ``folder``. What is written below ``told`` is vivace's own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, told: str = "") -> None:
         self.folder = folder
+        self._not_shadowed = ("/dev/", "/proc/", str(folder), *([told] if told else []))
         self.written: set[str] = set()
         self.removed: set[str] = set()
         self._open = builtins.open
@@ -79,7 +80,7 @@ class Shadow:
         if isinstance(path, int):
             return False
         name = self._name(path)
-        return not name.startswith(("/dev/", "/proc/", str(self.folder)))
+        return not name.startswith(self._not_shadowed)
 
     # -- stand-ins ---------------------------------------------------------------------------------------------------
 

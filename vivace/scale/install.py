@@ -54,7 +54,7 @@ def install(place: ScalePlace, shared_states: bool, tell: Callable[[list[str], d
     regions.install(region)
     forwards.install()
     if place.rank > 0:
-        _keep_files_apart()
+        _keep_files_apart(place.folder)
 
 
 def _meet(root: torch.nn.Module, gradients: Gradients, group: Group) -> None:
@@ -64,10 +64,10 @@ def _meet(root: torch.nn.Module, gradients: Gradients, group: Group) -> None:
         group.from_first([*root.parameters(), *root.buffers()])
 
 
-def _keep_files_apart() -> None:
+def _keep_files_apart(told: str) -> None:
     folder, remove = Path(tempfile.mkdtemp(prefix="vivace-files-")), shutil.rmtree
     atexit.register(remove, folder, ignore_errors=True)
-    Shadow(folder).install()
+    Shadow(folder, told).install()
 
 
 def _same_chance(seed: int) -> None:

@@ -22,10 +22,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vivace.protocol.rank import RANK_VARIABLE, WORLD_VARIABLE
+from vivace.protocol.request import VARIABLE, ProcessRequest
 from vivace.scale.ending import RankEnd, read_ends
 from vivace.scale.place import SCALE_VARIABLE, ScalePlace
 
-__all__ = ["launch", "launch_in_job", "main"]
+__all__ = ["launch", "launch_in_job", "main", "over_ranks"]
 
 _POLL_S = 0.02  # in which two ends are not told apart, if a rank was aborted
 _SEED_BITS = 32  # as many as numpy takes
@@ -38,12 +39,21 @@ _HIDDEN = (
 )  # fmt: skip
 
 
+def over_ranks(ranks: int) -> tuple[str, ...]:
+    """What stands before a command that is to be split over so many ranks; 1: it is one of those that a job started."""
+    several = ("--ranks", str(ranks)) if ranks > 1 else ()
+    return (sys.executable, "-m", "vivace.scale.launcher", *several, "--")
+
+
 def launch(command: Sequence[str], ranks: int, folder: Path) -> int:
     """Run it to its end; the exit code of the first rank that failed, or 0."""
     folder.mkdir(parents=True, exist_ok=True)
     gpus, seed = _gpus(), secrets.randbits(_SEED_BITS)
     with tempfile.TemporaryDirectory(prefix="vivace-") as meeting:
-        places = [ScalePlace(rank, ranks, f"file:{meeting}", rank, len(gpus) >= ranks, seed) for rank in range(ranks)]
+        places = [
+            ScalePlace(rank, ranks, f"file:{meeting}", rank, len(gpus) >= ranks, seed, str(folder))
+            for rank in range(ranks)
+        ]
         processes = [_start(command, place, gpus, folder) for place in places]
         with _passed_on(processes):
             return _wait(processes, folder, Path(meeting))
@@ -57,7 +67,9 @@ def launch_in_job(command: Sequence[str], folder: Path) -> int:
     meet = f"tcp:{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '29500')}"
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     own_gpu = len(gpus) > local and len(gpus) >= local_world
-    process = _start(command, ScalePlace(rank, world, meet, local, own_gpu, _seed_of_the_job(meet)), gpus, folder)
+    process = _start(
+        command, ScalePlace(rank, world, meet, local, own_gpu, _seed_of_the_job(meet), str(folder)), gpus, folder
+    )
     with _passed_on([process]):
         code = process.wait()
     return code if code >= 0 else 128 - code
@@ -198,11 +210,11 @@ def _passed_on(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m vivace.scale.launcher", description=__doc__)
     parser.add_argument("--ranks", type=int, help="how many to start; without it: one of those that a job has started")
-    parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     command = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
-    sys.exit(launch(command, asked.ranks, asked.folder) if asked.ranks else launch_in_job(command, asked.folder))
+    folder = Path(ProcessRequest.from_text(os.environ[VARIABLE]).folder)
+    sys.exit(launch(command, asked.ranks, folder) if asked.ranks else launch_in_job(command, folder))
 
 
 if __name__ == "__main__":

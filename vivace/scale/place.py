@@ -24,6 +24,8 @@ class ScalePlace:
     """Whether this rank has a GPU of its own: NCCL needs one."""
     seed: int = 0
     """For scripts that leave it to chance: drawn once, the same on every rank."""
+    folder: str = ""
+    """The run's: what vivace's own code tells there is no file of the script."""
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

@@ -27,6 +27,7 @@ from vivace.protocol.rank import rank_and_world
 from vivace.protocol.request import Entry, ProcessRequest
 from vivace.protocol.unmeasured import UNMEASURED, read_unmeasured
 from vivace.records.privacy import safe_command
+from vivace.scale.launcher import over_ranks
 
 if TYPE_CHECKING:
     from vivace.records.run import Run, RunState
@@ -106,7 +107,7 @@ def run(
     started_at = _now()
     environment = environment_for(request, {**environment_of(words), **os.environ})
     try:
-        process = _start(_over_ranks(command, words, ranks, folder), environment)
+        process = _start(_split(command, words, ranks), environment)
     except UserError:
         record = _record(command, words, folder, started_at)
         _keep(record.model_copy(update={"state": "failed", "ended_at": _now()}), whole)
@@ -177,12 +178,11 @@ def _place(output: Path) -> Path:
     return output if rank == 0 else output / ".ranks"
 
 
-def _over_ranks(command: Sequence[str], words: Sequence[str], ranks: int, folder: Path) -> Sequence[str]:
+def _split(command: Sequence[str], words: Sequence[str], ranks: int) -> Sequence[str]:
     """Under vivace's launcher, where the work is split: it starts the ranks, or is one of those that a job started."""
     if not MODES.intersection(words):
         return command
-    several = ["--ranks", str(ranks)] if ranks > 1 else []
-    return [sys.executable, "-m", "vivace.scale.launcher", *several, "--folder", str(folder.resolve()), "--", *command]
+    return [*over_ranks(ranks), *command]
 
 
 def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -41,7 +41,7 @@ from vivace.protocol.payload import (
     Series,
     Status,
 )  # fmt: skip
-from vivace.protocol.rank import restart_count
+from vivace.protocol.rank import is_split, restart_count
 
 __all__ = ["write"]
 
@@ -79,6 +79,7 @@ def _build(
         rank=training.rank,
         world=training.world,
         restart=restart_count(),
+        split=is_split(),
         pid=os.getpid(),
         device=str(training.device),
         clock=Clock.GPU if "gpu" in timelines else Clock.HOST,

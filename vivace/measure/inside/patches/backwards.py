@@ -37,13 +37,13 @@ def install(recorder: Recorder, on_first_backward: Any, debugging: Debugging, by
             debugging.look()
         by_hand.before_backward(tensors)
         recorder.mark("bwd+", _loss_of(tensors, unscaled))
-        recorder.inside = True
+        recorder.inside = recorder.backward_runs = True
         recorder.backward_makes_graph = bool(kwargs.get("create_graph", args[2] if len(args) > 2 else False))
         try:
             _mark_when_gradients_are_done(recorder, tensors)
             return original_backward(tensors, *args, **kwargs)
         finally:
-            recorder.inside = False
+            recorder.inside = recorder.backward_runs = False
             recorder.mark("bwd-")
             by_hand.after_backward()
 
@@ -59,12 +59,12 @@ def install(recorder: Recorder, on_first_backward: Any, debugging: Debugging, by
             return original_grad(*args, **kwargs)
         trains = not call.makes_graph and by_hand.before_grad(call.outputs, call.inputs)
         recorder.mark("bwd+", _loss_of(call.outputs, unscaled) if trains else NO_LOSS)
-        recorder.inside = True
+        recorder.inside = recorder.backward_runs = True
         recorder.backward_makes_graph = call.makes_graph
         try:
             return original_grad(*args, **kwargs)
         finally:
-            recorder.inside = False
+            recorder.inside = recorder.backward_runs = False
             recorder.mark("bwd-")
             if trains:
                 by_hand.after_backward()

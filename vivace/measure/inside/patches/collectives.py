@@ -1,4 +1,5 @@
-"""Collectives that the training loop calls itself (averaging gradients or metrics by hand)."""
+"""Collectives that the training loop calls itself (averaging gradients or metrics by hand); and, where vivace splits
+the training over ranks, the waits for its own."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ import torch
 import torch.distributed as dist
 from torch.compiler import is_compiling
 
-from vivace.measure.inside.patches import in_place_of
+from vivace.measure.inside.patches import in_place_of, unseen_by_dynamo
 from vivace.measure.inside.steps.recorder import Recorder
+from vivace.protocol.rank import is_split
 
 __all__ = ["install"]
 
@@ -28,6 +30,25 @@ def install(recorder: Recorder) -> None:
         watched = _watched(recorder, original)
         setattr(dist, name, watched)
         setattr(sys.modules[original.__module__], name, watched)  # where it is defined: it pickles by that name
+    if is_split():
+        _watch_every_wait(recorder)
+
+
+def _watch_every_wait(recorder: Recorder) -> None:
+    """On a GPU the stream waits and not the host: the marks' events show it."""
+    work: Any = dist.Work
+    original = work.wait
+
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not recorder.may_exchange():
+            return original(*args, **kwargs)
+        recorder.mark("comm+")
+        try:
+            return original(*args, **kwargs)
+        finally:
+            recorder.mark("comm-")
+
+    work.wait = unseen_by_dynamo(wait)
 
 
 def _watched(recorder: Recorder, original: Any) -> Any:

@@ -9,6 +9,7 @@ only: the hundreds of inner modules of a network then cost nothing.
 from __future__ import annotations
 
 import contextlib
+from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -87,6 +88,7 @@ class Forwards:
 
 def install(recorder: Recorder, first_steps: FirstSteps) -> Forwards:
     forwards = Forwards()
+    plain = forwards.original is getattr(torch.nn.Module, "_wrapped_call_impl", None)  # nobody stands around it yet
     layers = SequenceLayers()
     has_parameters: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 
@@ -115,7 +117,7 @@ def install(recorder: Recorder, first_steps: FirstSteps) -> Forwards:
             if layers.looking:
                 layers.look(self, args)
             return self._call_impl(*args, **kwargs)
-        inner = self._compiled_call_impl or self._call_impl
+        inner = (self._compiled_call_impl or self._call_impl) if plain else MethodType(forwards.original, self)
         if not recorder.armed and first_steps.wanted and not is_compiling():
             return before_the_first_backward(self, inner, args, kwargs)
         if recorder.inside or is_compiling() or not recorder.here() or not is_root(self):

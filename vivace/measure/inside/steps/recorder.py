@@ -18,6 +18,9 @@ from vivace.measure.inside.steps.timeline import Mark
 # Two marks so close on the host have at most a kernel between them (a launch takes some 5 µs): they share an event.
 _SAME_MOMENT_NS = 8_000
 
+# The GPU may wait in between, though the host does not: these get an event of their own, however soon they come.
+_LEAVES_A_WAIT = ("wait-", "comm-")
+
 # Marks by which the next step shows where nothing else tells that one has ended.
 NEW_WORK = frozenset({"data+", "wait+", "copy+", "fwd+", "bwd+", "eval", "train"})
 
@@ -41,6 +44,7 @@ class Recorder:
         self.given_up = False
         self.evaluating = False  # between eval() and train() of a root
         self.inside = False
+        self.backward_runs = False
         self.pending: Any = None  # to be called, once, before the next mark of new work
         self.backward_makes_graph = False  # backward(create_graph=True): gradients of gradients will follow
         self.thread = 0
@@ -69,7 +73,11 @@ class Recorder:
 
     def in_backward(self) -> bool:
         """Whether the training thread is in a backward pass, whichever thread asks."""
-        return self.inside and self.marks[-1][0] in ("bwd+", "bwd=")
+        return self.inside and self.backward_runs
+
+    def may_exchange(self) -> bool:
+        """Whether a wait for other ranks belongs to the step: also inside a forward, and in the threads of autograd."""
+        return self.armed and (threading.get_ident() == self.thread or self.in_backward())
 
     def give_up(self) -> None:
         """After an error of our own: record nothing more in this process."""
@@ -88,7 +96,7 @@ class Recorder:
             self.marks.append((code, time.perf_counter_ns(), None, extra))
             return
         now_ns = time.perf_counter_ns()
-        if self.marks and now_ns - self.marks[-1][1] < _SAME_MOMENT_NS and code != "wait-":
+        if self.marks and now_ns - self.marks[-1][1] < _SAME_MOMENT_NS and code not in _LEAVES_A_WAIT:
             self.marks.append((code, now_ns, self.marks[-1][2], extra))
             return
         event = self._event(self.device, enable_timing=True)
@@ -111,7 +119,7 @@ def waiting_for_a_batch() -> Iterator[None]:
     try:
         yield
     finally:
-        recorder.mark("wait-")  # an event of its own, however soon: the GPU may wait between the two
+        recorder.mark("wait-")
 
 
 def host_marks(raw: list[tuple[str, int, Any, Any]]) -> list[Mark]:
