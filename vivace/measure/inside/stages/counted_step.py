@@ -32,7 +32,8 @@ class CountedStep:
     def _where(self) -> str:
         """What runs now, by the last mark: a root's forward with the loss after it, a backward, or something else."""
         recorder = self.training.recorder
-        code, _ns, _event, extra = recorder.marks[-1]
+        # An exchange with other ranks belongs to what it interrupts.
+        code, _ns, _event, extra = next(mark for mark in reversed(recorder.marks) if mark[0] not in ("comm+", "comm-"))
         if code in ("bwd+", "bwd="):
             return "backward with graph" if recorder.backward_makes_graph else "backward"
         in_forward = code == "fwd+" or (code == "fwd-" and extra is not None and extra["grad"])
