@@ -25,7 +25,7 @@ def run(tmp_path):
             capture_output=True,
             text=True,
             env=environment,
-            timeout=120,
+            timeout=600,
         )
 
     return command

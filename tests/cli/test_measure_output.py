@@ -149,7 +149,7 @@ def test_a_pipe_nobody_reads_is_no_error(tmp_path: Path, arguments: list[str]):
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [*VIVACE, *arguments], cwd=tmp_path, env=environment(), stdout=writing, stderr=subprocess.PIPE, timeout=120
+        [*VIVACE, *arguments], cwd=tmp_path, env=environment(), stdout=writing, stderr=subprocess.PIPE, timeout=600
     )
     os.close(writing)
     assert done.returncode == (2 if "true" in arguments else 0)  # `true` does not train
@@ -162,7 +162,7 @@ def test_the_report_of_a_measurement_to_a_pipe_nobody_reads_keeps_the_exit_code(
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [*VIVACE, *command], cwd=tmp_path, env=environment(), stdout=writing, stderr=subprocess.PIPE, timeout=240
+        [*VIVACE, *command], cwd=tmp_path, env=environment(), stdout=writing, stderr=subprocess.PIPE, timeout=600
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -71,7 +71,7 @@ def vivace_alone(vivace: Callable[..., Done], no_torch: dict[str, str]) -> Calla
 def test_everything_of_the_command_is_imported_without_torch(no_torch: dict[str, str]):
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_EVERYTHING, ",".join(MAY_IMPORT_TORCH)],
-        capture_output=True, text=True, env=environment(**no_torch), timeout=120,
+        capture_output=True, text=True, env=environment(**no_torch), timeout=600,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("True True False\n", "")
 

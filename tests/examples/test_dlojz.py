@@ -29,7 +29,7 @@ def run_script(folder: Path, *flags: str, **environment: str) -> subprocess.Comp
         env={**clean, "OMP_NUM_THREADS": "1", **environment},  # tests side by side share the cores
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
 
 

@@ -20,8 +20,8 @@ def run_example(name: str, *flags: str, folder: Path, launcher: tuple[str, ...] 
     command = [sys.executable, *launcher, str(EXAMPLES / name), *flags]
     without_gpu = environment(CUDA_VISIBLE_DEVICES="")
     if can_fork(command, without_gpu, folder):
-        return run(command, folder, without_gpu, 200)
-    return subprocess.run(command, cwd=folder, env=without_gpu, capture_output=True, text=True, timeout=200)
+        return run(command, folder, without_gpu, 600)
+    return subprocess.run(command, cwd=folder, env=without_gpu, capture_output=True, text=True, timeout=600)
 
 
 # A thread of gloo's lets go of the last all-reduce while Python already ends (pytorch issue 190489): one exit of ten on

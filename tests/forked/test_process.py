@@ -56,7 +56,7 @@ def test_it_sees_what_a_fresh_one_sees(tmp_path: Path, monkeypatch: pytest.Monke
     assert here.stderr == there.stderr == "said\n"
 
 
-def fork(text: str, folder: Path, timeout_s: float = 200, *arguments: str) -> subprocess.CompletedProcess:
+def fork(text: str, folder: Path, timeout_s: float = 600, *arguments: str) -> subprocess.CompletedProcess:
     (folder / "script.py").write_text(text)
     return process.run([sys.executable, str(folder / "script.py"), *arguments], folder, environment(), timeout_s)
 
@@ -76,8 +76,8 @@ def test_it_gets_its_arguments(tmp_path: Path):
 def test_a_module_runs_as_the_main_program(tmp_path: Path):
     (tmp_path / "which.py").write_text("import sys; print(__name__, __spec__.name, sys.argv, sys.path[0])")
     command = [sys.executable, "-m", "which", "--lr"]
-    forked = process.run(command, tmp_path, environment(), 200)
-    fresh = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=200)
+    forked = process.run(command, tmp_path, environment(), 600)
+    fresh = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment(), timeout=600)
     assert forked.stdout == fresh.stdout == f"__main__ which ['{tmp_path}/which.py', '--lr'] {tmp_path}\n"
 
 

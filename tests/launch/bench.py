@@ -51,7 +51,7 @@ class Bench:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
     def submit(self, *options: str, command: Sequence[str]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Bench:
         (record,) = json.loads(done.stdout)
         return record
 
-    def end(self, record: dict[str, Any], timeout_s: float = 200) -> str:
+    def end(self, record: dict[str, Any], timeout_s: float = 600) -> str:
         return self.cluster.wait_state(record["job_id"], FINAL, timeout_s)
 
     def out(self, record: dict[str, Any]) -> str:

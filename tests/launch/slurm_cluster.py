@@ -81,7 +81,7 @@ class SlurmCluster:
         }
 
     def run(self, *words: str, check: bool = True, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(words, env=self.env, text=True, capture_output=True, timeout=120, cwd=cwd)
+        done = subprocess.run(words, env=self.env, text=True, capture_output=True, timeout=600, cwd=cwd)
         assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -91,11 +91,11 @@ class SlurmCluster:
     def state(self, job: str) -> str:
         return self.show(job).split("JobState=")[1].split()[0]
 
-    def wait_state(self, job: str, states: set[str], timeout_s: float = 200) -> str:
+    def wait_state(self, job: str, states: set[str], timeout_s: float = 600) -> str:
         self.wait(f"job {job} in {states}", lambda: self.state(job) in states, timeout_s)
         return self.state(job)
 
-    def wait(self, what: str, happened: Callable[[], object], timeout_s: float = 120) -> None:
+    def wait(self, what: str, happened: Callable[[], object], timeout_s: float = 600) -> None:
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             self._check_daemons()
@@ -128,11 +128,18 @@ class SlurmCluster:
     # -- life --------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> SlurmCluster:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
+        for again in (True, True, False):
+            try:
+                self._start()
+                break
+            except RuntimeError:  # a daemon ended: someone else may have taken a port that was free
+                self.stop()
+                if not again:
+                    raise
+                self.root, self.daemons = Path(tempfile.mkdtemp(prefix="vsl-", dir="/tmp")), {}
+            except BaseException:
+                self.stop()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:

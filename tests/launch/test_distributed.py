@@ -83,7 +83,7 @@ distributed.init_process_group(); distributed.init_process_group()
 x = torch.ones(1); dist.all_reduce(x)
 print(dist.get_world_size(), x.item(), distributed.device)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert done.stdout.split()[:2] == ["1", "1.0"], done.stderr
 
 
@@ -109,6 +109,6 @@ print(idr_torch.rank, local_rank, idr_torch.size, idr_torch.hostnames, idr_pytoo
         env=environment(PYTHONPATH=f"{root / 'shims'}:{root}", **SLURM),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.stdout == "5 1 8 ['jean-zay-ia801', 'jean-zay-ia802'] []\n", done.stderr

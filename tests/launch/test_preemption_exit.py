@@ -42,7 +42,7 @@ def test_groups_are_ended_after_the_scripts_own_clean_up(tmp_path: Path):
     script.write_text(SCRIPT)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*torchrun, str(script)], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=120
+        [*torchrun, str(script)], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=600
     )
     assert "exitcode  : 85" in done.stderr
     assert done.stdout.count("the script's own clean-up: True") == 2
@@ -73,7 +73,7 @@ def test_a_warning_after_the_training_is_done_does_not_kill_it(tmp_path: Path, h
     script = tmp_path / "train.py"
     script.write_text(LATE)
     done = subprocess.run(
-        [sys.executable, str(script), how], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=200
+        [sys.executable, str(script), how], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=600
     )
     assert (done.returncode, done.stdout) == (0, "exported\n"), done.stderr
 

@@ -33,7 +33,7 @@ def batch(bench: Bench, line: str, tasks: int = 2) -> str:
     """Run a batch script of the user's own on two nodes; its stdout."""
     (bench.folder / "own.sh").write_text(BATCH.format(line=line, tasks=tasks))
     words = ["sbatch", "--parsable", "own.sh"]
-    sent = subprocess.run(words, env=bench.env, cwd=bench.folder, capture_output=True, text=True, timeout=200)
+    sent = subprocess.run(words, env=bench.env, cwd=bench.folder, capture_output=True, text=True, timeout=600)
     state = bench.cluster.wait_state(sent.stdout.strip(), FINAL)
     assert state == "COMPLETED", (bench.folder / "err.txt").read_text()
     return (bench.folder / "out.txt").read_text()
@@ -99,7 +99,7 @@ def test_a_killed_task_is_waited_for_but_not_for_ever(tmp_path: Path):
     quick = "import vivace.measure.peers as p; p.WAIT_S = 1.0; from vivace.cli.app import main; main()"
     words = [sys.executable, "-c", quick, *MEASURE[3:], "--", sys.executable, str(SCRIPTS / "plain.py")]
     environment = {**os.environ, **step, "SLURM_PROCID": "0", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "1 of 2 tasks were killed, or still ran when the first had ended" in done.stdout
 
@@ -116,7 +116,7 @@ def test_slurms_warning_is_for_the_training_and_does_not_end_vivace(tmp_path: Pa
         assert process.poll() is None
         (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         os.kill(int(child), signal.SIGUSR1)
-        assert process.wait(200) == 85
+        assert process.wait(600) == 85
 
 
 @pytest.mark.parametrize("what", ["check", "tune"])
@@ -124,7 +124,7 @@ def test_what_starts_the_training_several_times_must_be_one(what: str, tmp_path:
     step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
     words = [sys.executable, "-m", "vivace", what, "--", "true"]
     environment = {**os.environ, **step, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert f"srun started 2 times vivace {what}" in done.stderr
     assert f"vivace {what} -- srun python train.py" in done.stderr

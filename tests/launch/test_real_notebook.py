@@ -86,7 +86,7 @@ sys.exit(int(sys.argv[2]))
             env=environment(PYTHONPATH=str(Path(__file__).parents[2])),
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=600,
         )
         (record,) = json.loads(done.stdout)
         assert (done.returncode == 0) == (wanted == 0)
@@ -100,7 +100,7 @@ sys.exit(int(sys.argv[2]))
 def test_a_machine_without_slurm_says_so(tmp_path: Path):
     env = environment(PYTHONPATH=str(Path(__file__).parents[2]), PATH="/nonexistent")
     words = [sys.executable, "-m", "vivace", "submit", "--cluster", "jean-zay-a100", "--", "true"]
-    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert "Slurm is not on this machine" in done.stderr
     assert "--launcher local" in " ".join(done.stderr.split())

@@ -25,7 +25,7 @@ def without_controller(bench: Bench, tmp_path: Path) -> dict[str, str]:
 
 def vivace(env: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "vivace", *words], env=env, cwd=folder, capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "vivace", *words], env=env, cwd=folder, capture_output=True, text=True, timeout=600
     )
 
 
@@ -52,7 +52,7 @@ def test_following_logs_goes_on_while_slurm_does_not_answer(bench: Bench, withou
     assert "Slurm does not answer" in following.stderr.readline()
     assert following.poll() is None
     following.send_signal(signal.SIGINT)
-    assert following.wait(200) == 0
+    assert following.wait(600) == 0
     following.stdout.close()
     following.stderr.close()
 

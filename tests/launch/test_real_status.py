@@ -118,7 +118,7 @@ def test_an_array_is_shown_by_its_tasks(bench: Bench):
     def over() -> bool:
         return bench.cluster.run("squeue", "--noheader", "--jobs", job, check=False).stdout.strip() == ""
 
-    bench.cluster.wait("all tasks", over, 120)
+    bench.cluster.wait("all tasks", over)
     found = status(bench, job)
     assert [(task["job_id"], task["state"], task["exit_code"]) for task in found["tasks"]] == [
         (f"{job}_0", "completed", 0),
@@ -138,7 +138,7 @@ def test_why_a_job_waits_is_said_also_when_it_can_never_start(bench: Bench):
     never = bench.submit("--name", "never", "--after", first["job_id"], command=["true"])
     bench.end(first)
     assert status(bench, held["job_id"])["because"] == "it is held by its owner: scontrol release JOB"
-    bench.cluster.wait("the dependency", lambda: "DependencyNeverSatisfied" in bench.cluster.show(never["job_id"]), 120)
+    bench.cluster.wait("the dependency", lambda: "DependencyNeverSatisfied" in bench.cluster.show(never["job_id"]))
     assert status(bench, "never")["because"] == "it will never start: the job that it waits for failed"
     bench.vivace("cancel", held["job_id"], never["job_id"])
 

@@ -200,7 +200,7 @@ def test_the_users_own_sbatch_variables_do_not_change_the_job(bench: Bench):
     own = {"SBATCH_TIMELIMIT": "3", "SBATCH_JOB_NAME": "other", "SBATCH_EXPORT": "NONE", "MINE": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "vivace", *words, sys.executable, "-c", says],
-        env={**bench.env, **own}, cwd=bench.folder, capture_output=True, text=True, timeout=120,
+        env={**bench.env, **own}, cwd=bench.folder, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)

@@ -31,7 +31,7 @@ def test_each_trial_is_a_job_of_its_own(bench: Bench):
 def test_the_proof_of_a_tune_inside_a_job_is_shown_by_status(bench: Bench):
     tune = [sys.executable, "-m", "vivace", "tune", *SMALL, "--", "srun", *TRAIN]
     record = bench.submit("--once", "--name", "tuned", command=tune)
-    assert bench.end(record, 200) == "COMPLETED", bench.err(record)
+    assert bench.end(record) == "COMPLETED", bench.err(record)
     (file,) = Path(record["folder"]).glob("*/proof.json")
     proof = json.loads(file.read_text())
     found = json.loads(bench.vivace("status", "tuned", "--json").stdout)["proof"]

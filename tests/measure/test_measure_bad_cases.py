@@ -23,8 +23,8 @@ def listen_to_interrupts() -> None:
 
 
 def is_gone(group: int) -> bool:
-    """Whether no process of the group is left, within a minute."""
-    for _ in range(600):
+    """Whether no process of the group is left, within ten minutes."""
+    for _ in range(6000):
         try:
             os.killpg(group, 0)
         except ProcessLookupError:
@@ -159,7 +159,7 @@ def test_a_script_that_ignores_the_interrupt_is_ended_and_what_it_did_is_kept(tm
     os.kill(process.pid, signal.SIGINT)
     time.sleep(0.5)
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=200)
+    process.communicate(timeout=600)
     assert process.returncode == 130
     record = Measurement.load(tmp_path / "vivace-runs" / "stubborn-001" / "measurement.json")
     assert (record.status, record.batch_size) == ("partial", 8)
@@ -185,7 +185,7 @@ def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, 
         if "about to: hang" in line:
             break
     os.kill(process.pid, number)
-    out, err = process.communicate(timeout=200)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 128 + number, err
     record = Measurement.load(tmp_path / "vivace-runs" / "misbehaving-001" / "measurement.json")
     assert record.status == "partial"

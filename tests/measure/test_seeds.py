@@ -35,7 +35,7 @@ def run(script: str, offset: int) -> Any:
     """What ``script`` prints, as a Python value, in a process whose seeds are shifted by ``offset``."""
     done = subprocess.run(
         [sys.executable, "-c", DRAWS.format(offset=offset, script=script)], capture_output=True, text=True,
-        env=environment(), timeout=120,
+        env=environment(), timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return eval(done.stdout)

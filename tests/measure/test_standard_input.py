@@ -98,7 +98,7 @@ def test_a_search_goes_on_after_its_first_run(tmp_path: Path):
     options = ["--budget", "0.5", "--steps", "5", "--rounds", "1", "--name", "x"]
     done = subprocess.run(
         [*VIVACE, "tune", *options, sys.executable, "asks.py"], input="2000\n", cwd=tmp_path, env=environment(),
-        text=True, capture_output=True, timeout=240,
+        text=True, capture_output=True, timeout=600,
     )  # fmt: skip
     assert (tmp_path / "vivace-runs/x-001/trials/001-baseline-again/trial.json").is_file(), done.stderr
     assert "ValueError" not in done.stderr
@@ -110,7 +110,7 @@ def test_on_a_terminal_the_hint_says_how_to_answer(tmp_path: Path):
     ours, theirs = pty.openpty()
     done = subprocess.run(
         [*VIVACE, "tune", sys.executable, "asks.py"], stdin=theirs, cwd=tmp_path, env=environment(), text=True,
-        capture_output=True, timeout=240,
+        capture_output=True, timeout=600,
     )  # fmt: skip
     os.close(theirs)
     os.close(ours)

@@ -21,7 +21,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_the_predictions_on_file_are_todays(tmp_path: Path, name: str, cases: int):
     measured = BENCHMARKS / "results" / f"{name}.csv"
     command = [sys.executable, str(BENCHMARKS / "plan_h200.py"), str(tmp_path / "now.csv"), "--beside", str(measured)]
-    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
     on_file, now = rows(BENCHMARKS / "results" / f"{name}_after.csv"), rows(tmp_path / "now.csv")
     assert len(now) == len(on_file) == cases
     for before, today in zip(on_file, now, strict=True):

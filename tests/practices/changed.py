@@ -26,7 +26,7 @@ from vivace.protocol.request import Entry, ProcessRequest
 
 __all__ = ["Changed", "needs_gpu", "run_ranks", "run_with"]
 
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 

@@ -268,6 +268,6 @@ for practice in registry.all_practices():
         practice.change(None)
 print(len(registry.all_practices()))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == len(names())

@@ -174,7 +174,7 @@ def test_a_process_killed_while_it_saves_leaves_the_old_file_and_no_litter_for_e
         "def die(state, file):\n    file.write(b'half'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
         "save_atomically(0, sys.argv[1], write=die)"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=120)
+    done = subprocess.run([sys.executable, "-c", program, str(path)], env=environment(), timeout=600)
     assert done.returncode == -signal.SIGKILL
     assert load_newest(path)["step"] == 1
     (half,) = (file for file in tmp_path.iterdir() if file != path)

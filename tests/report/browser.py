@@ -59,7 +59,7 @@ class Browser:
 
     def __exit__(self, *_: object) -> None:
         self.call("Browser.close")
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=600)
         os.close(self._read)
         os.close(self._write)
         self._home.cleanup()

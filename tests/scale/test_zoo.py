@@ -24,7 +24,7 @@ _spec.loader.exec_module(equality)
 def run(folder: Path, script: str, *vivace: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ZOO / f"{script}.py")]
     words = [*VIVACE, "run", *vivace, "--", *command] if vivace else command
-    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=240, env=environment())
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600, env=environment())
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_rank_that_dies_ends_the_others_with_a_sentence(tmp_path: Path):
         "        os.kill(os.getpid(), 9)\n"
     )
     words = [*VIVACE, "run", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment())
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 137
     assert "vivace: rank 1 ended with signal 9 (SIGKILL), and the others with it" in done.stderr
     (record,) = tmp_path.glob("vivace-runs/*/run.json")
@@ -92,7 +92,7 @@ def test_ranks_share_chance_and_the_first_to_fail_is_named(tmp_path: Path):
         "    model(torch.ones(4, 3)).sum().backward()\n"
     )
     words = [*VIVACE, "run", "--ranks", "2", "--name", "unseeded", "--", sys.executable, str(script)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=240, env=environment())
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 1, done.stderr
     log = tmp_path / "vivace-runs" / "unseeded-001" / "rank-1.log"
     told = "vivace: rank 1 ended with exit code 1, and the others with it: ValueError: no such sample; its output:"
@@ -105,7 +105,7 @@ def test_a_script_that_is_distributed_already_is_left_alone(tmp_path: Path):
     script = tmp_path / "own.py"
     script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\n")
     words = [*VIVACE, "run", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment())
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 2
     assert "this script is distributed already" in done.stderr
     assert "torchrun --nproc-per-node 2" in done.stderr
@@ -132,7 +132,7 @@ def test_one_vivace_per_rank_as_a_job_starts_them(tmp_path: Path):
         ranks.append(
             subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         )
-    (first, told), (second, _) = (each.communicate(timeout=240) for each in ranks)
+    (first, told), (second, _) = (each.communicate(timeout=600) for each in ranks)
     assert [each.returncode for each in ranks] == [0, 0], told
     found = equality.difference(alone.stdout, first)
     assert found is not None

@@ -59,7 +59,7 @@ def run_in_shell(script: str, folder: Path, *command: str) -> subprocess.Complet
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 
@@ -165,7 +165,7 @@ def test_signals_reach_the_training(tmp_path: Path):
             break
     os.kill(process.pid, signal.SIGUSR1)
     lines += process.stdout.readlines()
-    process.wait(200)
+    process.wait(600)
     assert process.returncode == 0
     assert "got ['usr1']\n" in lines
 
@@ -221,5 +221,5 @@ def test_the_record_says_running_while_it_runs(tmp_path: Path):
     assert json.loads(record.read_text())["state"] == "running"
     process.send_signal(signal.SIGTERM)
     process.stdout.read()
-    assert process.wait(200) == 143
+    assert process.wait(600) == 143
     assert json.loads(record.read_text())["state"] == "cancelled"

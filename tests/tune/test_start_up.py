@@ -40,7 +40,7 @@ def in_the_training(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def _printed(words: list[str], folder: Path) -> set[str]:
-    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=240)
+    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=600)
     return set(json.loads(done.stdout))
 
 

@@ -19,7 +19,7 @@ SLOW_LOADER = (sys.executable, str(SCRIPTS / "slow_loader.py"), "--load-ms", "40
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(vivace_here, tmp_path: Path):
     done = vivace_here("tune", "--json", *OPTIONS, "--", *SLOW_LOADER)
     assert done.code == 0, done.err

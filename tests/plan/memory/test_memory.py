@@ -11,7 +11,9 @@ from vivace.plan.memory.peak import GIB, memory, state_bytes, verdict
 from vivace.plan.models.built_in import named_transformer
 from vivace.plan.time.step import step_time
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def test_mixed_precision_adam_needs_16_bytes_per_parameter(make_job):

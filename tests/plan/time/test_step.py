@@ -13,7 +13,9 @@ from vivace.plan.time.collectives import Group, all_gather_seconds, all_reduce_s
 from vivace.plan.time.layer import layer_time
 from vivace.plan.time.step import step_time
 
-quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 @quick

@@ -63,5 +63,5 @@ class Stream(IterableDataset):
 Parts([Doubled(), Same()]).catch_the_rest()
 print([int(batch) for batch in DataLoader(Stream(), 1)])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.stdout.strip() == "[2, 4, 6]", done.stderr
