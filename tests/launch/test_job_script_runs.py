@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from conftest import environment
 
 from vivace.launch.request import JobRequest
@@ -30,7 +32,9 @@ def started(folder: Path, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
     request = JobRequest(command=command, name="demo", gpus=1, seconds=3600, modules=())
     script.write_text(render(prepare(request, find_target("jean-zay-a100")), place))
     path = f"{programs}:{os.environ['PATH']}"
-    return subprocess.Popen(["bash", str(script)], env=environment(PATH=path, SLURM_JOB_ID="7"), cwd=folder)
+    return subprocess.Popen(
+        ["bash", str(script)], env=environment(PATH=path, SLURM_JOB_ID="7"), cwd=folder, start_new_session=True
+    )
 
 
 def wait_for(happened: Callable[[], object]) -> None:
@@ -40,20 +44,29 @@ def wait_for(happened: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def state_of(process: int) -> str:
-    return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
+def processes_of(session: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, IndexError):
+            if int((folder / "stat").read_text().rsplit(")", 1)[1].split()[3]) == session:
+                found.append(int(folder.name))
+    return sorted(found)
 
 
-def test_a_command_that_is_stopped_and_continued_is_waited_for(tmp_path: Path):
-    """As Slurm does when it suspends a job: bash ends its wait for a stopped process, and the script called it over."""
+@pytest.mark.parametrize("whole_job", [False, True])
+def test_a_command_that_is_stopped_and_continued_is_waited_for(tmp_path: Path, whole_job: bool):
+    """As Slurm does when it suspends a job. bash ends its wait then, and the script took the command for ended: alone
+    with a failure, and together with the script with 0, so that the job read COMPLETED in the midst of its training."""
     program = "echo $$ >started.part; mv started.part started; until [ -e go ]; do sleep 0.05; done; exit 7"
     job = started(tmp_path, ("bash", "-c", program))
     wait_for((tmp_path / "started").exists)
     command = int((tmp_path / "started").read_text())
-    os.kill(command, signal.SIGSTOP)
-    wait_for(lambda: state_of(command) == "T")
-    time.sleep(1.5)  # the mistake needs a moment to happen; without it nothing depends on this
+    for _ in range(2):
+        for number in (signal.SIGTSTP, signal.SIGSTOP, signal.SIGCONT):
+            for process in processes_of(job.pid) if whole_job else [command]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, number)
+            time.sleep(0.7)  # as Slurm does; a mistake needs a moment to happen
     assert job.poll() is None
-    os.kill(command, signal.SIGCONT)
     (tmp_path / "go").touch()
     assert job.wait(200) == 7

@@ -69,14 +69,8 @@ srun --kill-on-bad-exit=1 --cpus-per-task=8 \
         trap "" USR1; exec "$@"' rank \
     python dlojz.py --batch-size 128 &
 vivace_command=$!
-still_there() {  # bash also ends its wait when the command was stopped (a suspended job, kill -STOP), with 128 and more
-    [ "$code" -gt 128 ] || return
-    kill -0 "$vivace_command" 2>/dev/null && sleep 1 && return
-    wait "$vivace_command"  # continued and ended meanwhile
-    code=$?
-    return 1
-}
-while warned=; wait "$vivace_command"; code=$?; [ -n "$warned" ] || still_there; do :; done
+set +m  # else bash takes a command that is stopped (in a suspended job) for one that has ended
+while warned=; wait "$vivace_command"; code=$?; [ -n "$warned" ]; do :; done
 
 ask_state() {  # while Slurm's controller is down, asks again with longer pauses, for as long as the job may run
     local pause=5 answer
