@@ -1,6 +1,6 @@
 """Random faults in jobs that train ``examples/preemptible.py`` on a real Slurm: what became of each, and what it cost.
 
-    python benchmarks/chaos_slurm.py [--faults 220] [--jobs 6] [--seed 1] [--minutes 40]
+    python benchmarks/chaos_slurm.py [--faults 220] [--jobs 8] [--seed 1] [--minutes 40]
 
 Needs a Slurm (``tests/launch/install_slurm.sh``) and root, for nodes with names of their own and for small disks that
 can be full. Writes ``results/chaos_slurm.csv``, a row a fault. ``tests/launch/chaos`` has the faults and the laws; a
@@ -36,21 +36,21 @@ FIELDS = (
     "steps_lost", "alone", "seconds", "verdict", "slurm", "hardware", "torch",
 )  # fmt: skip
 SHAPES = {  # and how often each is drawn: a start costs seconds of a core for each rank
-    Shape(Launcher.PLAIN, 1): 4, Shape(Launcher.TORCHRUN, 1): 2, Shape(Launcher.TORCHRUN, 2): 4,
-    Shape(Launcher.TORCHRUN, 4): 1, Shape(Launcher.SRUN, 1): 3, Shape(Launcher.SRUN, 2): 4, Shape(Launcher.SRUN, 4): 1,
+    Shape(Launcher.PLAIN, 1): 6, Shape(Launcher.TORCHRUN, 1): 3, Shape(Launcher.TORCHRUN, 2): 3,
+    Shape(Launcher.TORCHRUN, 4): 1, Shape(Launcher.SRUN, 1): 6, Shape(Launcher.SRUN, 2): 3, Shape(Launcher.SRUN, 4): 1,
     Shape(Launcher.NODES, 2): 1, Shape(Launcher.NODES, 4): 1,
 }  # fmt: skip
-NODES = 5  # the last one for jobs that are preempted
+NODES = 7  # the last one for jobs that are preempted
 
 
 def random_plan(number: int, seed: int, site: Site, only: str) -> Plan:
-    """A job of a random shape with two to five faults. Some are tried again after a crash, some are not."""
+    """A job of a random shape with four to eight faults. Some are tried again after a crash, some are not."""
     dice = random.Random(f"{seed}-{number}")
     possible: list[Fault] = []
     while not possible:
         (shape,) = dice.choices(list(SHAPES), list(SHAPES.values()))
         possible = [fault for fault in faults_for(shape.launcher, site.real_disks) if only in fault.name]
-    faults = _drawn(dice, possible, dice.randint(2, 5))
+    faults = _drawn(dice, possible, dice.randint(4, 8))
     options = ["--time=30:00"]
     if not any(NO_REQUEUE in fault.options for fault in faults):
         options += ["--max-requeues=60", *(["--retry-crash=60"] if dice.random() < 0.7 else [])]
@@ -137,7 +137,7 @@ class Crew:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=220)
-    parser.add_argument("--jobs", type=int, default=6, choices=range(3, 100), metavar="N", help="Trials at a time.")
+    parser.add_argument("--jobs", type=int, default=8, choices=range(3, 100), metavar="N", help="Trials at a time.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=40.0, help="No new trial begins after that.")
     parser.add_argument("--only", default="", help="Faults whose name holds this.")

@@ -1,8 +1,9 @@
-"""Runs a training script without ``torch._dynamo``, whose import takes half of a short training's time.
+"""Runs a training script without two parts of torch whose import takes most of a short training's time.
 
     python quick.py SCRIPT [ARGUMENTS]
 
-The optimizer and DDP import it for ``torch.compile``, which the script must not use.
+The optimizer and DDP import ``torch._dynamo`` for ``torch.compile``; the other part is for tensors without data. The
+script must use neither.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class _Absent(types.ModuleType):
         return _Nothing()
 
 
-sys.modules["torch._dynamo"] = _Absent("torch._dynamo")
+for name in ("torch._dynamo", "torch._meta_registrations"):
+    sys.modules[name] = _Absent(name)
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")

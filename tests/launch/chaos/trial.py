@@ -23,6 +23,7 @@ __all__ = ["Hit", "Plan", "Reference", "plan_of", "run_trial"]
 _SLOW_STEP_S, _STEP_S = 1.2, 0.1
 _MORE_STEPS = 4  # until a training counts as gone on
 _TRIES = 40
+_ASK_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,16 @@ def run_trial(site: Site, disk: int, plan: Plan, reference: Reference | None) ->
 class _Trial:
     def __init__(self, site: Site, training: Training, plan: Plan, dice: random.Random) -> None:
         self.site, self.training, self.plan, self.dice = site, training, plan, dice
+        self._asked_s, self._answer = -_ASK_EVERY_S, ""
 
     def over(self) -> str:
         """Its final state, and "" before. A job that Slurm holds after a failed launch is let go, as its user would."""
+        if time.monotonic() - self._asked_s < _ASK_EVERY_S:
+            return self._answer
+        self._asked_s, self._answer = time.monotonic(), self._over()
+        return self._answer
+
+    def _over(self) -> str:
         facts = self.site.facts(self.training.job)
         if "held" in facts.get("Reason", "").lower():
             self.site.scontrol("release", self.training.job)
@@ -125,6 +133,10 @@ class _Trial:
         if state not in FINAL or processes(self.site.cluster, self.training.job)[Role.SCRIPT]:
             return ""
         return state
+
+    def send(self) -> None:
+        self.training.send()
+        self._answer = ""
 
     def last_step(self) -> int:
         lives = self.training.lives()
@@ -154,12 +166,12 @@ class _Trial:
         if outcome is Outcome.ENDED:
             untrue_words = untrue_words or self._untrue()
             hit.state = self.site.state(training.job)
-            training.send()
+            self.send()
             wait("the training to begin again", lambda: len(training.lives()) > lives)
         after = training.lives()
         hit.outcome, hit.seconds = outcome.value, time.monotonic() - began_s
         hit.steps_lost = max([0, *steps_lost(after)[max(0, lives - 1) :]])
-        hit.alone = not self.site.others_since(self.plan.name, began_s - 60)
+        hit.alone = not self.site.others_since(self.plan.name, began_s)
         seen = Seen(
             expect=planned.fault.expect,
             outcome=outcome,
@@ -178,7 +190,7 @@ class _Trial:
 
     def _untrue(self) -> str | None:
         try:
-            return untrue(self.site, self.training)
+            return untrue(self.site, self.training, self.dice)
         except subprocess.TimeoutExpired:
             return None
 
@@ -212,7 +224,7 @@ class _Trial:
                 return
             if last is not None and self.training.ranks_done() >= self.plan.shape.ranks:
                 last.broken.append(f"{Law.FALSE_FAILED.value}: {self.over()}")
-            self.training.send()
+            self.send()
         raise GaveUp("gave up waiting for: the end, sent again three times")
 
     def judge_end(self, reference: Reference) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 __all__ = ["GaveUp", "busyness", "wait"]
 
 PATIENCE_S = 240.0  # on a free machine
+LOOK_EVERY_S = 0.7  # looking costs, too: a process of Slurm's each time
 
 
 class GaveUp(Exception):
@@ -24,7 +25,7 @@ def wait(what: str, happened: Callable[[], object], patience_s: float = PATIENCE
     """A second on a machine with three processes a core uses up a third of a second of patience."""
     left_s, looked = patience_s, time.monotonic()
     while not happened():
-        time.sleep(0.3)
+        time.sleep(LOOK_EVERY_S)
         now = time.monotonic()
         left_s -= (now - looked) / busyness()
         looked = now
