@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import queue
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -25,9 +26,10 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 from launch.chaos.faults import FAULTS, NO_REQUEUE, PREEMPTIBLE, faults_for  # noqa: E402
 from launch.chaos.site import Site, chaos_site  # noqa: E402
 from launch.chaos.strike import Fault  # noqa: E402
-from launch.chaos.training import Launcher, Shape, Training  # noqa: E402
+from launch.chaos.training import STEPS, Launcher, Shape, Training  # noqa: E402
 from launch.chaos.trial import Hit, Plan, Reference, plan_of, run_trial  # noqa: E402
 from launch.chaos.waiting import wait  # noqa: E402
+from launch.slurm_cluster import FINAL  # noqa: E402
 from rows import Clock, Table, hardware, say  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "chaos_slurm.csv"
@@ -77,9 +79,10 @@ def references(site: Site) -> dict[int, Reference]:
         training.send()
     found = {}
     for ranks, training in alone.items():
-        wait(f"the reference of {ranks} ranks", lambda job=training.job: site.state(job) == "COMPLETED")  # type: ignore[misc]
+        wait(f"the reference of {ranks} ranks", lambda job=training.job: site.state(job) in FINAL)  # type: ignore[misc]
         state = training.saved()
-        assert state is not None
+        assert state is not None, training.log("stderr")
+        assert state["step"] == STEPS, training.log("stderr")
         found[ranks] = Reference(training.losses(), state["model"])
     say(f"references: {', '.join(map(str, found))} ranks")
     return found
@@ -149,10 +152,11 @@ def main() -> None:
         for fault in FAULTS:
             print(f"{fault.name}: {fault.expect.value}")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the cluster ends with us
     with chaos_site(asked.jobs, NODES) as site:
         version = site.cluster.run("slurmd", "-V").stdout.split()[-1]
         crew = Crew(site, Table(asked.output, FIELDS, {"slurm": version, **hardware("cpu")}), asked)
-        threads = [threading.Thread(target=crew.work, args=(disk,)) for disk in range(asked.jobs)]
+        threads = [threading.Thread(target=crew.work, args=(disk,), daemon=True) for disk in range(asked.jobs)]
         for thread in threads:
             thread.start()
         for thread in threads:

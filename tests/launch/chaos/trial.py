@@ -100,7 +100,7 @@ def run_trial(site: Site, disk: int, plan: Plan, reference: Reference | None) ->
             last = hit
         now = "none any more"
         trial.await_end(last)
-        if reference is not None and last is not None:
+        if last is not None:
             last.broken += trial.judge_end(reference)
     except GaveUp as error:
         if last is not None:
@@ -227,16 +227,20 @@ class _Trial:
             self.send()
         raise GaveUp("gave up waiting for: the end, sent again three times")
 
-    def judge_end(self, reference: Reference) -> list[str]:
+    def judge_end(self, reference: Reference | None) -> list[str]:
+        """Without a reference: whether it is done, and whether steps that were trained twice gave the same."""
         import torch
 
         state = self.training.saved()
         step, model = (0, {}) if state is None else (int(state["step"]), state["model"])
-        same = model.keys() == reference.model.keys() and all(
-            torch.equal(model[name], value) for name, value in reference.model.items()
-        )
         losses = self.training.losses()
-        alike = all(values == reference.losses.get(key) for key, values in losses.items())
+        if reference is None:
+            same, alike = True, all(len(values) == 1 for values in losses.values())
+        else:
+            alike = all(values == reference.losses.get(key) for key, values in losses.items())
+            same = model.keys() == reference.model.keys() and all(
+                torch.equal(model[name], value) for name, value in reference.model.items()
+            )
         words = [law.value for law in broken_by_end("COMPLETED", step, same, alike)]
         if problem := self._untrue():
             words.append(f"{Law.STATUS.value}: {problem}")
