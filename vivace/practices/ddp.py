@@ -31,13 +31,14 @@ class Ddp(Change):
         if not self.is_a_rank:
             raise NotApplicable("the command runs as one process: --ranks 2, or more")
 
-    def tell(self, split: list[str], whole: dict[str, str], world: int) -> None:
-        """After each new model: ``whole`` says why every rank runs one as it is."""
-        reasons = "; ".join(f"{name} runs whole on every rank: {reason}" for name, reason in whole.items())
+    def tell(self, split: list[str], whole: dict[str, str], loaded: dict[str, str], world: int) -> None:
+        """After each new model and dataset: ``whole`` and ``loaded`` say why every rank runs or loads one as it is."""
+        notes = [f"{name} runs whole on every rank: {reason}" for name, reason in whole.items()]
         if split:
-            self.done = f"{', '.join(split)} split over {world} ranks" + (f"; {reasons}" if reasons else "")
-        else:
-            self.refused = reasons
+            notes += [f"every rank loads all of {name}: {reason}" for name, reason in loaded.items()]
+            self.done = "; ".join([f"{', '.join(split)} split over {world} ranks", *notes])
+        elif notes:
+            self.refused = "; ".join(notes)
 
 
 def find(_m: Measurement) -> Found | None:

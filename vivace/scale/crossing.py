@@ -15,7 +15,7 @@ import torch
 from vivace.scale.group import Group
 from vivace.scale.shares import Shares
 
-__all__ = ["add_up", "cut", "mean_over_ranks", "put_together", "sum_inside"]
+__all__ = ["add_up", "cut", "enter", "mean_over_ranks", "put_together", "sum_inside"]
 
 
 def cut(whole: torch.Tensor, dim: int, shares: Shares, group: Group) -> torch.Tensor:
@@ -26,6 +26,16 @@ def cut(whole: torch.Tensor, dim: int, shares: Shares, group: Group) -> torch.Te
 def put_together(part: torch.Tensor, dim: int, shares: Shares, group: Group) -> torch.Tensor:
     """The whole batch's rows, on every rank."""
     return _PutTogether.apply(part, dim, shares, group)
+
+
+def enter(value: torch.Tensor, group: Group) -> torch.Tensor:
+    """A tensor without rows, used inside the region: the script gets its whole gradient."""
+    if not value.requires_grad:
+        return value
+    if value.is_leaf:  # its gradient is averaged with those of the parameters
+        group.average_too(value)
+        return value
+    return _Enter.apply(value, group)
 
 
 def add_up(value: torch.Tensor, weight: float, group: Group) -> torch.Tensor:
@@ -65,6 +75,17 @@ class _PutTogether(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         dim, shares, group = ctx.how
         return _Cut.apply(gradient, dim, shares, group) * group.world, None, None, None
+
+
+class _Enter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, group: Group) -> torch.Tensor:
+        ctx.group = group
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return _MeanOverRanks.apply(gradient, ctx.group), None
 
 
 class _AddUp(torch.autograd.Function):

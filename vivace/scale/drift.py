@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from vivace.scale.forward import ScaleError
+from vivace.scale.errors import ScaleError
 from vivace.scale.group import Group
 
 __all__ = ["Drift"]

@@ -11,24 +11,18 @@ import torch
 from torch.compiler import is_compiling
 
 from vivace.measure.inside.patches import in_place_of
-from vivace.scale.plan import Replicated, Split, find_plan, run_split, signature, still_holds
-from vivace.scale.region import Region
+from vivace.scale.errors import ScaleError
+from vivace.scale.plan import Planner, Replicated, Split, signature
 
-__all__ = ["Forwards", "ScaleError"]
-
-_PROVED_AGAIN = (8, 64)  # calls at which the proof of a split is repeated
-
-
-class ScaleError(RuntimeError):
-    """The ranks no longer compute what one process would: the training must not go on."""
+__all__ = ["Forwards"]
 
 
 class Forwards:
     """The models seen so far, and how their calls are split. ``meet`` is told each new one, ``tell`` that its calls are
     planned."""
 
-    def __init__(self, region: Region, meet: Callable[[torch.nn.Module], None], tell: Callable[[], None]) -> None:
-        self.region, self.meet, self.tell = region, meet, tell
+    def __init__(self, planner: Planner, meet: Callable[[torch.nn.Module], None], tell: Callable[[], None]) -> None:
+        self.planner, self.meet, self.tell = planner, meet, tell
         self.pid = os.getpid()
         self.plans: WeakKeyDictionary[torch.nn.Module, dict[Any, Any]] = WeakKeyDictionary()
         self.calls: WeakKeyDictionary[torch.nn.Module, dict[Any, int]] = WeakKeyDictionary()
@@ -59,16 +53,17 @@ class Forwards:
         key = signature(root, args, kwargs)
         plan = self.plans[root].get(key)
         if plan is None:
-            plan = self.plans[root][key] = find_plan(root, call, args, kwargs, self.region)
+            plan = self.plans[root][key] = self.planner.find(root, call, args, kwargs)
             self._tell(root, plan)
         if isinstance(plan, Replicated):
-            return call(*args, **kwargs)
+            return self.planner.run_whole(root, call, args, kwargs)
         self._prove_again(root, key, plan, call, args, kwargs)
-        return run_split(call, args, kwargs, plan, self.region)
+        return self.planner.run(root, call, args, kwargs, plan)
 
     def _prove_again(self, root: Any, key: Any, plan: Split, call: Any, args: Any, kwargs: Any) -> None:
         count = self.calls[root][key] = self.calls[root].get(key, 0) + 1
-        if count in _PROVED_AGAIN and not still_holds(root, call, args, kwargs, plan, self.region):
+        again = count > 1 and count & (count - 1) == 0  # calls 2, 4, 8, 16, …
+        if again and not self.planner.still_holds(root, call, args, kwargs, plan):
             raise ScaleError(
                 f"at call {count}, {type(root).__name__} gives other outputs for parts of the batch than for the whole"
             )

@@ -6,7 +6,7 @@ the launcher ends them before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ class Group:
         self._gloo: Any = dist.ProcessGroupGloo(
             dist.PrefixStore("vivace/cpu", self._store), self.rank, self.world, self._timeout
         )
+        self.average_too: Callable[[torch.Tensor], None] = lambda leaf: None
+        """Told each tensor that needs its gradient averaged like a parameter's."""
         self._own_gpu = place.own_gpu and dist.is_nccl_available()
         self._nccl: Any = None
 

@@ -15,23 +15,31 @@ import torch
 import torch.distributed
 
 from vivace.measure.inside.patches import in_place_of
+from vivace.scale import losses, row_views  # noqa: F401  (row_views: its rules)
 from vivace.scale import region as regions
+from vivace.scale.decisions import Decisions
 from vivace.scale.drift import Drift
 from vivace.scale.ending import tell_the_end
 from vivace.scale.files import Shadow
 from vivace.scale.forward import Forwards
 from vivace.scale.gradients import Gradients
 from vivace.scale.group import Group
+from vivace.scale.loader import OwnRows
 from vivace.scale.place import ScalePlace
+from vivace.scale.plan import Planner
+from vivace.scale.row_edges import whole_at_the_edges
 from vivace.scale.zero1 import SharedStates
 
 __all__ = ["install"]
 
+Tell = Callable[[list[str], dict[str, str], dict[str, str], int], None]
+"""What is split; models that run whole, and datasets that every rank loads whole, each with the reason; the ranks."""
 
-def install(place: ScalePlace, shared_states: bool, tell: Callable[[list[str], dict[str, str], int], None]) -> None:
+
+def install(place: ScalePlace, shared_states: bool, tell: Tell) -> None:
     """``shared_states``: each rank keeps the optimizer's state of its share of the parameters.
 
-    ``tell`` is called whenever a model was met: those that are split, those that are not and why, over how many.
+    ``tell`` is called whenever a model or a dataset was met.
     """
     _same_chance(place.seed)
     how, _, where = place.meet.partition(":")
@@ -40,18 +48,26 @@ def install(place: ScalePlace, shared_states: bool, tell: Callable[[list[str], d
     group = Group(place)
     _refuse_distributed(place)
     region = regions.Region(group)
+    decisions = Decisions(region)
     gradients = Gradients(group)
-    forwards = Forwards(
-        region,
-        lambda root: _meet(root, gradients, group),
-        lambda: tell(sorted(forwards.splits), dict(forwards.whole), place.world),
-    )
+    group.average_too = lambda leaf: gradients.add([leaf])
+    forwards = Forwards(Planner(region, decisions), lambda root: _meet(root, gradients, group), lambda: told())
+    loaders = OwnRows(group, lambda: told())
+
+    def told() -> None:
+        split = sorted(forwards.splits) or (["batches"] if loaders.are_cut else [])
+        tell(split, dict(forwards.whole), dict(loaders.whole), place.world)
+
     drift = Drift(group, gradients.parameters)
     gradients.install()
     if shared_states:
         SharedStates(group).install()
     drift.install()
     regions.install(region)
+    losses.install(region)
+    decisions.install()
+    whole_at_the_edges()
+    loaders.install()
     forwards.install()
     if place.rank > 0:
         _keep_files_apart(place.folder)

@@ -2,48 +2,33 @@
 
 The first call with inputs of a kind is run on the whole batch, then on this rank's rows, on all ranks at once. If what
 comes out can be put together to what the whole batch gives, the call is split from then on; if not, every rank runs it
-whole, and says why. Random generators, buffers and attributes of the modules are put back after each run.
+whole, and says why. What comes out are the returned tensors and those that the model keeps in attributes.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from vivace.scale.crossing import add_up, cut, put_together
+from vivace.scale.crossing import cut, enter
+from vivace.scale.decisions import Decisions, Undecided
+from vivace.scale.errors import ScaleError
 from vivace.scale.group import Group
+from vivace.scale.joins import Join, find_join, fits, joined, where_it_fails
+from vivace.scale.kept import hooked, inside_rows, kept_since, put_back, set_kept, tensors_kept
+from vivace.scale.layout import Layout
 from vivace.scale.region import Region
+from vivace.scale.rows import Rows, all_whole, part_or_none, whole_of
 from vivace.scale.shares import Shares
 
-__all__ = ["Replicated", "Split", "find_plan", "run_split", "signature", "still_holds"]
+__all__ = ["Planner", "Replicated", "Split", "signature"]
 
 Call = Callable[..., Any]
-# Of the largest value: a part that sees other samples than its own is off by far more, sums in another order by less.
-_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
-
-
-class Joined(Enum):
-    """How the parts of an output make the whole."""
-
-    ROWS = "rows"
-    MEAN = "mean"
-    SUM = "sum"
-    SAME = "same"
-
-
-@dataclass(frozen=True)
-class Join:
-    """Rows lie along ``dim``; several for a sample lie together, or (``outer``) the sequence comes first, flattened."""
-
-    how: Joined
-    dim: int = 0
-    outer: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +38,15 @@ class Split:
     inputs: tuple[int | None, ...]
     outputs: tuple[Join, ...]
     dim: int
+    kept: Mapping[str, tuple[Join, ...]]
+    """The same for the attributes that the forward leaves tensors in, where it does."""
+    decides: bool
+    """Whether the forward reads values out of torch."""
+
+    def covers(self, trial: _Trial) -> bool:
+        """Whether nothing came out that there was no join for."""
+        joins = {name: len(self.kept.get(name, ())) for name in trial.kept}
+        return len(trial.outputs) == len(self.outputs) and joins == {n: len(v) for n, v in trial.kept.items()}
 
 
 @dataclass(frozen=True)
@@ -70,66 +64,171 @@ def signature(root: torch.nn.Module, args: Any, kwargs: Any) -> Any:
             kinds.append((leaf.dtype, tuple(sizes.setdefault(size, len(sizes)) for size in leaf.shape)))
         else:
             kinds.append(type(leaf))
-    return root.training, torch.is_grad_enabled(), str(spec), tuple(kinds)
+    computed = any(each.requires_grad and not each.is_leaf for each in root.parameters())
+    return root.training, torch.is_grad_enabled(), computed, str(spec), tuple(kinds)
 
 
-def find_plan(root: torch.nn.Module, call: Call, args: Any, kwargs: Any, region: Region) -> Split | Replicated:
-    leaves, _ = tree_flatten((args, kwargs))
-    group = region.group
-    found = list(_assignments(leaves, group.world))
-    if not found:
-        return Replicated("no input has a dimension that could be the batch")
-    whole = _run_whole(root, call, args, kwargs, region)
-    reasons = []
-    for dim, inputs in found:
-        shares = _shares(leaves, inputs, group)
-        with _put_back(root):
-            part = _try_part(call, args, kwargs, inputs, dim, shares, region)
-        if not group.all_agree(not isinstance(part, str) and len(part) == len(whole)):
-            reasons.append(part if isinstance(part, str) else "a part of the batch gives other outputs")
-            continue
-        joins = [_join(of_whole, of_part, shares, group) for of_whole, of_part in zip(whole, part)]
-        if all(join is not None for join in joins):
-            return Split(inputs, tuple(join for join in joins if join is not None), dim)
-        reasons.append(_where_it_fails(whole, joins))
-    return Replicated(reasons[0])  # of the likeliest dimension
+@dataclass(frozen=True)
+class _Trial:
+    """What came out of one trial run: the outputs' leaves, those of the kept attributes, the values it decided by."""
+
+    outputs: list[Any]
+    kept: dict[str, list[Any]]
+    values: list[Any]
+
+    def fits(self, other: _Trial) -> bool:
+        """Whether the same things came out, by number."""
+        kept = {name: len(leaves) for name, leaves in self.kept.items()}
+        return len(self.outputs) == len(other.outputs) and kept == {n: len(v) for n, v in other.kept.items()}
 
 
-def still_holds(root: torch.nn.Module, call: Call, args: Any, kwargs: Any, plan: Split, region: Region) -> bool:
-    """The proof again, for a later call."""
-    leaves, _ = tree_flatten((args, kwargs))
-    shares = _shares(leaves, plan.inputs, region.group)
-    whole = _run_whole(root, call, args, kwargs, region)
-    with _put_back(root):
-        part = _try_part(call, args, kwargs, plan.inputs, plan.dim, shares, region)
-    if not region.group.all_agree(not isinstance(part, str) and len(part) == len(whole) == len(plan.outputs)):
-        return False
-    return all(
-        _fits(join, of_whole, of_part, shares, region.group)
-        for join, of_whole, of_part in zip(plan.outputs, whole, part)
-    )
+class Planner:
+    def __init__(self, region: Region, decisions: Decisions) -> None:
+        self.region, self.group, self.decisions = region, region.group, decisions
+
+    # -- the proof ---------------------------------------------------------------------------------------------------
+
+    def find(self, root: torch.nn.Module, call: Call, args: Any, kwargs: Any) -> Split | Replicated:
+        leaves, _ = tree_flatten((args, kwargs))
+        found = list(_assignments(leaves, self.group.world))
+        if not found:
+            return Replicated("no input has a dimension that could be the batch")
+        if (reason := hooked(root)) is not None:
+            return Replicated(reason)
+        if any(each.requires_grad and not each.is_leaf for each in root.parameters()):
+            return Replicated("its parameters are computed by the script")
+        whole = self._try_whole(root, call, args, kwargs)
+        reasons = []
+        for dim, inputs in found:
+            plan = self._proved(root, call, args, kwargs, inputs, dim, whole)
+            if isinstance(plan, Split):
+                return plan
+            reasons.append(plan)
+        return reasons[0]  # of the likeliest dimension
+
+    def _proved(
+        self, root: Any, call: Call, args: Any, kwargs: Any, inputs: tuple[int | None, ...], dim: int, whole: _Trial
+    ) -> Split | Replicated:
+        shares = _shares(tree_flatten((args, kwargs))[0], inputs, self.group)
+        part = self._try_part(root, call, args, kwargs, inputs, dim, shares)
+        if not self.group.all_agree(not isinstance(part, str) and part.fits(whole)):
+            return Replicated(part if isinstance(part, str) else "a part of the batch gives other outputs")
+        assert isinstance(part, _Trial)
+        if not self.group.all_agree(repr(part.values) == repr(whole.values)):
+            return Replicated("its forward reads a value of the batch, and parts of the batch give another one")
+        joins = self._joins(whole.outputs, part.outputs, shares)
+        if None in joins:
+            return Replicated(where_it_fails(whole.outputs, joins))
+        kept = {name: self._joins(leaves, part.kept[name], shares) for name, leaves in sorted(whole.kept.items())}
+        unfit = next((name for name, found in kept.items() if None in found), None)
+        if unfit is not None:
+            return Replicated(f"what it keeps in {unfit.lstrip('.')} cannot be put together from parts of the batch")
+        found = {name: tuple(filter(None, each)) for name, each in kept.items()}
+        return Split(inputs, tuple(filter(None, joins)), dim, found, decides=bool(whole.values))
+
+    def _joins(self, whole: list[Any], part: list[Any], shares: Shares) -> list[Join | None]:
+        return [find_join(all_, mine, shares, self.group) for all_, mine in zip(whole, part)]
+
+    def still_holds(self, root: torch.nn.Module, call: Call, args: Any, kwargs: Any, plan: Split) -> bool:
+        """The proof again, for a later call."""
+        shares = _shares(tree_flatten((args, kwargs))[0], plan.inputs, self.group)
+        if not shares.can_be_split:
+            return True
+        whole = self._try_whole(root, call, args, kwargs)
+        part = self._try_part(root, call, args, kwargs, plan.inputs, plan.dim, shares)
+        if not self.group.all_agree(not isinstance(part, str) and part.fits(whole) and plan.covers(whole)):
+            return False
+        assert isinstance(part, _Trial)
+        if not self.group.all_agree(repr(whole.values) == repr(part.values)):
+            return plan.decides  # such a call is run whole
+        outputs = zip(plan.outputs, whole.outputs, part.outputs)
+        kept = (zip(plan.kept[name], leaves, part.kept[name]) for name, leaves in sorted(whole.kept.items()))
+        return all(fits(*each, shares, self.group) for each in itertools.chain(outputs, *kept))
+
+    def _try_whole(self, root: torch.nn.Module, call: Call, args: Any, kwargs: Any) -> _Trial:
+        args, kwargs = all_whole((args, kwargs))
+        self.region.proving = True
+        try:
+            with put_back(root):
+                return self._trial(root, lambda: call(*args, **kwargs), whole=True)
+        finally:
+            self.region.proving = False
+
+    def _try_part(
+        self, root: Any, call: Call, args: Any, kwargs: Any, inputs: Any, dim: int, shares: Shares
+    ) -> _Trial | str:
+        try:
+            with put_back(root):
+                return self._trial(root, lambda: self._on_part(call, args, kwargs, inputs, dim, shares))
+        except Exception as error:  # the user's own code, with a size that it was not written for
+            return f"a part of the batch is refused: {type(error).__name__}: {error}"
+
+    def _trial(self, root: Any, run: Any, whole: bool = False) -> _Trial:
+        with inside_rows(root, tensors_kept(root), self.group, whole):
+            before = tensors_kept(root)
+            self.decisions.values = []
+            try:
+                outputs = run()
+            finally:
+                values, self.decisions.values = self.decisions.values, None
+            new = kept_since(before, tensors_kept(root))
+        kept = {name: tree_flatten(value)[0] for name, value in new.items()}
+        return _Trial(tree_flatten(outputs)[0], kept, values)
+
+    # -- the real call -----------------------------------------------------------------------------------------------
+
+    def run(self, root: torch.nn.Module, call: Call, args: Any, kwargs: Any, plan: Split) -> Any:
+        """The whole batch's outputs, computed by all ranks together. A batch that is too small is run whole."""
+        shares = _shares(tree_flatten((args, kwargs))[0], plan.inputs, self.group)
+        if not shares.can_be_split:
+            return self.run_whole(root, call, args, kwargs, plan.kept)
+        if not plan.decides:
+            return self._run_split(root, call, args, kwargs, plan, shares)
+        try:
+            with put_back(root, always=False):
+                return self._run_split(root, call, args, kwargs, plan, shares)
+        except Undecided:
+            return self.run_whole(root, call, args, kwargs, plan.kept)
+
+    def run_whole(self, root: Any, call: Call, args: Any, kwargs: Any, kept: Iterable[str] = ()) -> Any:
+        args, kwargs = all_whole((args, kwargs))
+        with inside_rows(root, kept, self.group, whole=True):
+            return call(*args, **kwargs)
+
+    def _run_split(self, root: Any, call: Call, args: Any, kwargs: Any, plan: Split, shares: Shares) -> Any:
+        with inside_rows(root, plan.kept, self.group, whole=False):
+            before = tensors_kept(root, plan.kept)
+            outputs = self._on_part(call, args, kwargs, plan.inputs, plan.dim, shares)
+            new = kept_since(before, tensors_kept(root, plan.kept))
+        set_kept(root, {name: self._joined(root, new[name], plan.kept[name], shares) for name in sorted(new)})
+        return self._joined(root, outputs, plan.outputs, shares)
+
+    def _joined(self, root: Any, made: Any, joins: tuple[Join, ...], shares: Shares) -> Any:
+        parts, spec = tree_flatten(made)
+        if len(parts) != len(joins):
+            raise ScaleError(f"{type(root).__name__} gave {len(parts)} outputs here and {len(joins)} before")
+        return tree_unflatten([joined(part, join, shares, self.group) for part, join in zip(parts, joins)], spec)
+
+    def _on_part(self, call: Call, args: Any, kwargs: Any, inputs: Any, dim: int, shares: Shares) -> Any:
+        leaves, spec = tree_flatten((args, kwargs))
+        mine = [_own_input(leaf, at, shares, self.group) for leaf, at in zip(leaves, inputs)]
+        args, kwargs = tree_unflatten(mine, spec)
+        self.region.shares, self.region.dim = shares, dim
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self.region.shares = None
 
 
-def _run_whole(root: torch.nn.Module, call: Call, args: Any, kwargs: Any, region: Region) -> list[Any]:
-    region.proving = True
-    try:
-        with _put_back(root):
-            return tree_flatten(call(*args, **kwargs))[0]
-    finally:
-        region.proving = False
-
-
-def run_split(call: Call, args: Any, kwargs: Any, plan: Split, region: Region) -> Any:
-    """The whole batch's outputs, computed by all ranks together. A batch that is too small is run whole."""
-    leaves, spec = tree_flatten((args, kwargs))
-    shares = _shares(leaves, plan.inputs, region.group)
-    if not shares.can_be_split:
-        return call(*args, **kwargs)
-    outputs = _run_part(call, leaves, spec, plan.inputs, plan.dim, shares, region)
-    parts, out_spec = tree_flatten(outputs)
-    return tree_unflatten(
-        [_joined(part, join, shares, region.group) for part, join in zip(parts, plan.outputs)], out_spec
-    )
+def _own_input(leaf: Any, dim: int | None, shares: Shares, group: Group) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    if isinstance(leaf, Rows) and dim is not None and leaf._layout == Layout(shares, dim):
+        part = part_or_none(leaf)
+        if part is not None:
+            return part
+    whole = whole_of(leaf) if isinstance(leaf, Rows) else leaf
+    return enter(whole, group) if dim is None else cut(whole, dim, shares, group)
 
 
 def _assignments(leaves: list[Any], world: int) -> Iterator[tuple[int, tuple[int | None, ...]]]:
@@ -157,153 +256,3 @@ def _batch_dim(leaf: Any, dim: int, size: int) -> int | None:
 def _shares(leaves: list[Any], inputs: tuple[int | None, ...], group: Group) -> Shares:
     size = next(leaf.size(dim) for leaf, dim in zip(leaves, inputs) if dim is not None)
     return Shares(size, group.rank, group.world)
-
-
-def _try_part(
-    call: Call, args: Any, kwargs: Any, inputs: tuple[int | None, ...], dim: int, shares: Shares, region: Region
-) -> list[Any] | str:
-    leaves, spec = tree_flatten((args, kwargs))
-    try:
-        return tree_flatten(_run_part(call, leaves, spec, inputs, dim, shares, region))[0]
-    except Exception as error:  # the user's own code, with a size that it was not written for
-        return f"a part of the batch is refused: {type(error).__name__}: {error}"
-
-
-def _run_part(
-    call: Call,
-    leaves: list[Any],
-    spec: Any,
-    inputs: tuple[int | None, ...],
-    dim: int,
-    shares: Shares,
-    region: Region,
-) -> Any:
-    mine = [leaf if at is None else cut(leaf, at, shares, region.group) for leaf, at in zip(leaves, inputs)]
-    args, kwargs = tree_unflatten(mine, spec)
-    region.shares, region.dim = shares, dim
-    try:
-        return call(*args, **kwargs)
-    finally:
-        region.shares = None
-
-
-def _joined(part: Any, join: Join, shares: Shares, group: Group) -> Any:
-    if join.how is Joined.ROWS:
-        rows = _rows(part, join, shares)
-        return _by_rows(part, join, shares.mine, lambda tensor, dim: put_together(tensor, dim, rows, group))
-    if join.how is Joined.MEAN:
-        return add_up(part, shares.mine / shares.size, group)
-    return add_up(part, 1.0, group) if join.how is Joined.SUM else part
-
-
-def _rows(part: torch.Tensor, join: Join, shares: Shares) -> Shares:
-    """Whose rows are whose along the dimension that holds the batch and nothing before it."""
-    times, rest = divmod(part.size(join.dim), shares.mine)
-    if rest:
-        raise RuntimeError(f"an output of {part.size(join.dim)} rows for {shares.mine} samples cannot be put together")
-    return Shares(shares.size, shares.rank, shares.world, 1 if join.outer else times)
-
-
-def _by_rows(
-    tensor: torch.Tensor, join: Join, samples: int, change: Callable[[torch.Tensor, int], torch.Tensor]
-) -> torch.Tensor:
-    """``change`` sees the tensor with what comes before the batch in a dimension of its own."""
-    if not join.outer:
-        return change(tensor, join.dim)
-    rows = tensor.unflatten(join.dim, (-1, samples))
-    return change(rows, join.dim + 1).flatten(join.dim, join.dim + 1)
-
-
-def _join(whole: Any, part: Any, shares: Shares, group: Group) -> Join | None:
-    """How the ranks' parts make the whole, tried out; None where they do not. All ranks answer alike."""
-    candidates = _candidates(whole, part, shares)
-    return next((join for join in candidates if _fits(join, whole, part, shares, group)), None)
-
-
-def _candidates(whole: Any, part: Any, shares: Shares) -> list[Join]:
-    if not isinstance(whole, torch.Tensor) or not isinstance(part, torch.Tensor):
-        return [Join(Joined.SAME)]
-    if whole.shape == part.shape:  # a mean also where all parts are alike by chance: it is right then, too
-        return (
-            [Join(Joined.MEAN), Join(Joined.SUM)]
-            if whole.is_floating_point()
-            else [Join(Joined.SUM), Join(Joined.SAME)]
-        )
-    if whole.dim() != part.dim():
-        return []
-    unlike = [dim for dim in range(whole.dim()) if whole.size(dim) != part.size(dim)]
-    if len(unlike) != 1 or part.size(unlike[0]) % shares.mine:
-        return []
-    dim, several = unlike[0], part.size(unlike[0]) > shares.mine
-    return [Join(Joined.ROWS, dim), *([Join(Joined.ROWS, dim, outer=True)] if several else [])]
-
-
-def _fits(join: Join, whole: Any, part: Any, shares: Shares, group: Group) -> bool:
-    if not isinstance(whole, torch.Tensor) or not isinstance(part, torch.Tensor):
-        same = type(whole) is type(part) and (whole is part or _equal(whole, part))
-        return group.all_agree(same)
-    if join.how is Joined.ROWS:
-        return group.all_agree(_rows_fit(join, whole, part, shares))
-    if not group.all_agree(whole.shape == part.shape):
-        return False
-    with torch.no_grad():
-        made = _joined(part.detach().clone(), join, shares, group)
-    return group.all_agree(_close(whole, made))
-
-
-def _rows_fit(join: Join, whole: torch.Tensor, part: torch.Tensor, shares: Shares) -> bool:
-    if whole.dim() != part.dim() or part.size(join.dim) * shares.size != whole.size(join.dim) * shares.mine:
-        return False
-    rows = _rows(part, join, shares)
-    mine = _by_rows(whole, join, shares.size, lambda tensor, dim: tensor.narrow(dim, rows.start, rows.mine))
-    return _close(mine, part)
-
-
-def _equal(first: Any, second: Any) -> bool:
-    try:
-        return bool(first == second)
-    except Exception:  # an object of the user's
-        return False
-
-
-def _close(whole: torch.Tensor, made: torch.Tensor) -> bool:
-    if whole.shape != made.shape or whole.dtype != made.dtype:
-        return False
-    if not whole.is_floating_point():
-        return bool(torch.equal(whole, made))
-    tolerance = _TOLERANCE.get(whole.dtype, 5e-2)
-    first, second = whole.detach().double(), made.detach().double()
-    finite = torch.isfinite(first)
-    if not torch.equal(finite, torch.isfinite(second)):
-        return False
-    first, second = first[finite], second[finite]
-    if not first.numel():
-        return True
-    return bool((first - second).abs().max() <= tolerance * max(1e-6, float(first.abs().max())))
-
-
-def _where_it_fails(whole: list[Any], joins: list[Join | None]) -> str:
-    index = joins.index(None)
-    value = whole[index]
-    if not isinstance(value, torch.Tensor):
-        return f"output {index + 1}, a {type(value).__name__}, is another one for a part of the batch"
-    kind = "the scalar" if value.dim() == 0 else f"of shape {tuple(value.shape)}"
-    return f"output {index + 1}, {kind}, cannot be put together from parts of the batch"
-
-
-@contextlib.contextmanager
-def _put_back(root: torch.nn.Module) -> Iterator[None]:
-    """Generators, buffers and attributes of the modules are afterwards as they were before."""
-    states = [(module, dict(module.__dict__)) for module in root.modules()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in root.buffers()]
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices):
-        try:
-            yield
-        finally:
-            for module, state in states:
-                module.__dict__.clear()
-                module.__dict__.update(state)
-            with torch.no_grad():
-                for buffer, before in buffers:
-                    buffer.copy_(before)

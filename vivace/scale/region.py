@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from vivace.measure.inside.patches import in_place_of
 from vivace.scale.crossing import sum_inside
 from vivace.scale.group import Group
 from vivace.scale.shares import Shares
@@ -73,6 +74,7 @@ def install(region: Region) -> None:
     for name in ("dropout", "dropout1d", "dropout2d", "dropout3d"):
         setattr(F, name, _dropout(region, getattr(F, name)))
     F.scaled_dot_product_attention = _attention(region, F.scaled_dot_product_attention)
+    torch.Tensor.register_hook = _hooked(region, torch.Tensor.register_hook)  # type: ignore[method-assign]
     F.batch_norm = _batch_norm(region, F.batch_norm)
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         setattr(torch._VF, name, _recurrent(region, getattr(torch._VF, name)))
@@ -197,6 +199,22 @@ def _recurrent(region: Region, original: Any) -> Any:
         return (rows.transpose(0, 1) if batch_first else rows, *(torch.cat(kept) for kept in after))
 
     return layers
+
+
+def _hooked(region: Region, original: Any) -> Any:
+    """A hook on a tensor inside the region sees the gradient of its rows as one process has it (see ``crossing``)."""
+
+    def register_hook(tensor: torch.Tensor, hook: Any) -> Any:
+        if region.shares is None or tensor.is_leaf:
+            return original(tensor, hook)
+
+        def scaled(gradient: torch.Tensor) -> Any:
+            changed = hook(gradient / region.group.world)
+            return None if changed is None else changed * region.group.world
+
+        return original(tensor, scaled)
+
+    return in_place_of(original, register_hook)
 
 
 def _batch_norm(region: Region, original: Any) -> Any:
