@@ -1,4 +1,8 @@
-"""Gradients are averaged over the ranks right after each backward pass: what the script reads is the whole gradient."""
+"""Gradients are averaged over the ranks when they are first read after a backward pass: the script sees whole ones.
+
+A script that accumulates reads them once for several passes, so they are exchanged once. Hooks on a parameter and reads
+in the middle of a backward pass get that parameter's gradient averaged there and then.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,9 @@ class Gradients:
         self._pid = os.getpid()
         self._known: dict[int, Any] = {}
         self._averaged: dict[int, tuple[Any, int]] = {}  # parameter → its gradient, and that one's version
+        self._waiting = False  # a backward pass has ended, and nobody has read its gradients yet
+        self._passes = 0  # backward passes that are running
+        self._reading = False
 
     def add(self, parameters: Iterable[torch.Tensor]) -> None:
         for parameter in parameters:
@@ -43,20 +50,23 @@ class Gradients:
         return [parameter for _, parameter in alive if parameter is not None]
 
     def install(self) -> None:
+        self._when_read()
         self._after_backward()
+        self._in_hooks()
         self._after_grad()
         self._with_optimizers()
 
     def average(self) -> None:
         """Those that changed on any rank since they were last the same everywhere."""
-        if os.getpid() != self._pid:
-            return
+        self._waiting = False
         parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
         changed = torch.tensor([self._has_changed(each) for each in parameters], dtype=torch.uint8)
         if not parameters:
             return
         self.group.largest(changed)
-        chosen = [parameter for parameter, yes in zip(parameters, changed.tolist()) if yes]
+        self._average([parameter for parameter, yes in zip(parameters, changed.tolist()) if yes])
+
+    def _average(self, chosen: list[torch.Tensor]) -> None:
         for parameter in chosen:
             if parameter.grad is None:  # no row of this rank reached it
                 parameter.grad = torch.zeros_like(parameter)
@@ -88,10 +98,45 @@ class Gradients:
         original = torch.autograd.backward
 
         def backward(*args: Any, **kwargs: Any) -> None:
-            original(*args, **kwargs)
-            self.average()
+            self._passes += 1
+            try:
+                original(*args, **kwargs)
+            finally:
+                self._passes -= 1
+            self._waiting = True
 
         torch.autograd.backward = in_place_of(original, backward)
+
+    def _when_read(self) -> None:
+        own: Any = torch._C.TensorBase.grad
+
+        def read(tensor: torch.Tensor) -> Any:
+            if (self._waiting or self._passes) and not self._reading and os.getpid() == self._pid:
+                self._reading = True
+                try:
+                    self._about_to_be_read(tensor)
+                finally:
+                    self._reading = False
+            return own.__get__(tensor)
+
+        torch.Tensor.grad = property(read, own.__set__, own.__delete__)  # type: ignore[assignment]
+
+    def _about_to_be_read(self, tensor: torch.Tensor) -> None:
+        if not self._passes:
+            self.average()
+        elif self._knows(tensor) and self._has_changed(tensor):
+            self._average([tensor])
+
+    def _in_hooks(self) -> None:
+        """A hook on a parameter gets its whole gradient. What it returns is the same on every rank, and stays."""
+        original = torch.Tensor.register_hook
+
+        def register_hook(tensor: torch.Tensor, hook: Any) -> Any:
+            if not tensor.is_leaf:
+                return original(tensor, hook)
+            return original(tensor, lambda g: hook(mean_over_ranks(g, self.group) if self._knows(tensor) else g))
+
+        torch.Tensor.register_hook = in_place_of(original, register_hook)  # type: ignore[method-assign]
 
     def _after_grad(self) -> None:
         original = torch.autograd.grad
