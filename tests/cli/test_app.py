@@ -19,8 +19,8 @@ def test_help_names_the_commands(vivace: Callable):
 
 
 @pytest.mark.parametrize("command", ["measure", "hardware", "submit", "queue", "logs", "status", "cancel"])
-def test_help_of_a_command_has_an_example(vivace: Callable, command: str):
-    done = vivace(command, "--help")
+def test_help_of_a_command_has_an_example(vivace_here: Callable, command: str):
+    done = vivace_here(command, "--help")
     assert done.code == 0
     assert f"vivace {command}" in done.out
 

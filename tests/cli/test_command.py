@@ -46,14 +46,14 @@ def test_no_sub_command_takes_an_option_of_the_command(
     assert not (tmp_path / "second").exists()
 
 
-def test_an_unknown_option_before_the_command_is_still_an_error(vivace: Callable, script: str):
-    done = vivace("measure", "--stepz", "3", sys.executable, script)
+def test_an_unknown_option_before_the_command_is_still_an_error(vivace_here: Callable, script: str):
+    done = vivace_here("measure", "--stepz", "3", sys.executable, script)
     assert done.code == 2
     assert "--stepz" in done.err
 
 
-def test_run_says_where_with_belongs(vivace: Callable, script: str):
-    done = vivace("run", sys.executable, script, "--with", "bf16")
+def test_run_says_where_with_belongs(vivace_here: Callable, script: str):
+    done = vivace_here("run", sys.executable, script, "--with", "bf16")
     assert done.code == 2
     assert "vivace run --with bf16 python train.py" in done.err
 

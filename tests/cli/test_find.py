@@ -55,8 +55,8 @@ def test_a_flag_without_effect_is_an_error(vivace_here: Callable):
     assert "Traceback" not in done.err
 
 
-def test_a_flag_that_the_script_does_not_know_is_an_error(vivace: Callable):
-    done = vivace("find", "batch", "--flag", "--bogus", "--steps", "3", "--", *SIZED)
+def test_a_flag_that_the_script_does_not_know_is_an_error(vivace_here: Callable):
+    done = vivace_here("find", "batch", "--flag", "--bogus", "--steps", "3", "--", *SIZED)
     assert done.code == 2
     assert "the command fails with --bogus although it trains without" in done.err
     assert "unrecognized arguments" in done.err

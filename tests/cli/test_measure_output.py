@@ -190,8 +190,8 @@ def test_json_is_utf_8_whatever_the_locale(vivace: Callable):
 
 
 @pytest.mark.parametrize("seconds", ["nan", "0", "-1", "-inf"])
-def test_a_timeout_that_is_no_time_is_refused(vivace: Callable, seconds: str):
-    done = vivace("measure", "--timeout", seconds, "--", "true")
+def test_a_timeout_that_is_no_time_is_refused(vivace_here: Callable, seconds: str):
+    done = vivace_here("measure", "--timeout", seconds, "--", "true")
     assert done.code == 2
     assert "--timeout must be above 0 seconds" in done.err
     assert not done.runs.exists()

@@ -11,8 +11,8 @@ from vivace.practices.engine.gains import GAINS, MeasuredGain, measured_gains
 from vivace.practices.engine.registry import all_practices, names
 
 
-def test_the_table_names_every_practice_with_its_risk(vivace: Callable):
-    done = vivace("practices", COLUMNS="120")
+def test_the_table_names_every_practice_with_its_risk(vivace_here: Callable):
+    done = vivace_here("practices", COLUMNS="120")
     assert done.code == 0, done.err
     rows = {line.split()[0]: line for line in done.out.splitlines() if line.strip()}
     assert set(names()) <= set(rows)
@@ -20,8 +20,8 @@ def test_the_table_names_every_practice_with_its_risk(vivace: Callable):
     assert rows["no_syncs"].split()[-4:] == ["structure", "exact", "by", "hand"]
 
 
-def test_a_page_says_why_how_and_what_it_gained(vivace: Callable):
-    done = vivace("practices", "compile", COLUMNS="120")
+def test_a_page_says_why_how_and_what_it_gained(vivace_here: Callable):
+    done = vivace_here("practices", "compile", COLUMNS="120")
     assert done.code == 0, done.err
     for heading in ("Why", "By hand", "From outside", "Measured gains", "Source"):
         assert heading in done.out
@@ -30,24 +30,24 @@ def test_a_page_says_why_how_and_what_it_gained(vivace: Callable):
     assert "model.compile()" in done.out
 
 
-def test_a_page_of_one_that_only_the_user_can_change(vivace: Callable):
-    done = vivace("practices", "no-grad-validation")  # dashes are as good as underscores
+def test_a_page_of_one_that_only_the_user_can_change(vivace_here: Callable):
+    done = vivace_here("practices", "no-grad-validation")  # dashes are as good as underscores
     assert done.code == 0, done.err
     assert "not possible" in done.out
     assert "with torch.no_grad():" in done.out
 
 
-def test_a_practice_that_nobody_measured_says_so(vivace: Callable):
+def test_a_practice_that_nobody_measured_says_so(vivace_here: Callable):
     unmeasured = [name for name in names() if not measured_gains(name)]
     if not unmeasured:
         pytest.skip("every practice has been measured")
-    assert "not measured yet" in vivace("practices", unmeasured[0]).out
+    assert "not measured yet" in vivace_here("practices", unmeasured[0]).out
 
 
-def test_json_of_all_and_of_one(vivace: Callable):
-    everything = vivace("practices", "--json").record
+def test_json_of_all_and_of_one(vivace_here: Callable):
+    everything = vivace_here("practices", "--json").record
     assert [one["name"] for one in everything] == list(names())
-    one = vivace("practices", "workers", "--json").record
+    one = vivace_here("practices", "workers", "--json").record
     assert one in everything
     assert {key: one[key] for key in ("family", "risk", "applies", "argument")} == {
         "family": "loader", "risk": "exact", "applies": True, "argument": "N",
@@ -57,8 +57,8 @@ def test_json_of_all_and_of_one(vivace: Callable):
     }
 
 
-def test_a_wrong_name_gets_a_hint_and_no_traceback(vivace: Callable):
-    done = vivace("practices", "chanels_last")
+def test_a_wrong_name_gets_a_hint_and_no_traceback(vivace_here: Callable):
+    done = vivace_here("practices", "chanels_last")
     assert done.code == 2
     assert "there is no practice named 'chanels_last'" in done.err
     assert "did you mean channels_last?" in done.err

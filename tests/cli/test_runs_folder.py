@@ -54,28 +54,28 @@ def test_the_help_names_it(command: str):
     )
 
 
-def test_report_takes_the_latest_run_there(vivace: Callable, tmp_path: Path):
+def test_report_takes_the_latest_run_there(vivace_here: Callable, tmp_path: Path):
     folder = tmp_path / "elsewhere" / "train-001"
     folder.mkdir(parents=True)
     made_measurement().save(folder / "measurement.json")
-    done = vivace("report", VIVACE_RUNS="elsewhere")
+    done = vivace_here("report", VIVACE_RUNS="elsewhere")
     assert done.code == 0, done.err
     assert done.err == "report: elsewhere/train-001/report.html\n"
 
 
-def test_the_default_is_not_tensorboards_folder(vivace: Callable, tmp_path: Path):
-    vivace("measure", "--", "true")
+def test_the_default_is_not_tensorboards_folder(vivace_here: Callable, tmp_path: Path):
+    vivace_here("measure", "--", "true")
     assert [path.name for path in tmp_path.iterdir()] == ["vivace-runs"]
 
 
-def test_records_in_the_folder_of_earlier_versions_are_found(sent: Path, vivace: Callable, tmp_path: Path):
+def test_records_in_the_folder_of_earlier_versions_are_found(sent: Path, vivace_here: Callable, tmp_path: Path):
     """And a newer record wins, wherever it is."""
     sent.parent.rename(tmp_path / "runs")
     old, new = tmp_path / "runs" / "train-001", tmp_path / "vivace-runs" / "train-001"
     os.utime(made_measurement().save(old / "measurement.json"), (2000, 2000))
-    assert vivace("logs", "train", "--path").out == f"{sent / '77.out'}\n"
-    assert vivace("report").err == "report: runs/train-001/report.html\n"
+    assert vivace_here("logs", "train", "--path").out == f"{sent / '77.out'}\n"
+    assert vivace_here("report").err == "report: runs/train-001/report.html\n"
     new.mkdir(parents=True)
     os.utime(made_measurement().save(new / "measurement.json"), (3000, 3000))
-    assert vivace("report").err == "report: vivace-runs/train-001/report.html\n"
-    assert "under elsewhere/" in vivace("report", VIVACE_RUNS="elsewhere").err
+    assert vivace_here("report").err == "report: vivace-runs/train-001/report.html\n"
+    assert "under elsewhere/" in vivace_here("report", VIVACE_RUNS="elsewhere").err

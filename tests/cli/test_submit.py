@@ -34,8 +34,8 @@ def test_without_a_slurm_that_answers_the_hint_names_both_ways_out(
     assert "--launcher local" in caught.value.hint
 
 
-def test_a_script_that_is_not_here_is_told_and_the_job_is_made(vivace: Callable, tmp_path: Path):
-    done = vivace(*SUBMIT, "python", "nofile.py")
+def test_a_script_that_is_not_here_is_told_and_the_job_is_made(vivace_here: Callable, tmp_path: Path):
+    done = vivace_here(*SUBMIT, "python", "nofile.py")
     assert done.code == 0, done.err
     assert f"note: nofile.py does not exist here ({tmp_path})" in done.err
     assert "python nofile.py" in done.out
@@ -43,9 +43,9 @@ def test_a_script_that_is_not_here_is_told_and_the_job_is_made(vivace: Callable,
 
 @pytest.mark.parametrize("words", [("python", "here.py"), ("python", "-m", "mine"), ("python", "$WORK/mine.py")])
 def test_a_script_that_is_here_or_cannot_be_known_needs_no_note(
-    vivace: Callable, tmp_path: Path, words: tuple[str, ...]
+    vivace_here: Callable, tmp_path: Path, words: tuple[str, ...]
 ):
     (tmp_path / "here.py").write_text("")
-    done = vivace(*SUBMIT, *words)
+    done = vivace_here(*SUBMIT, *words)
     assert done.code == 0, done.err
     assert done.err == ""

@@ -66,10 +66,10 @@ for row in DataLoader(Stalling(), 1):
 """
 
 
-def test_a_loader_that_stalls_now_and_then_counts_in_the_headline_and_is_noted(vivace: Callable, tmp_path: Path):
+def test_a_loader_that_stalls_now_and_then_counts_in_the_headline_and_is_noted(vivace_here: Callable, tmp_path: Path):
     (tmp_path / "train.py").write_text(STALLS)
     command = (sys.executable, str(tmp_path / "train.py"))
-    done = vivace("measure", "--steps", "12", "--warmup", "4", "--no-profile", "--", *command)
+    done = vivace_here("measure", "--steps", "12", "--warmup", "4", "--no-profile", "--", *command)
     record = Measurement.load(done.folder / "measurement.json")
     seen = record.steps_vary
     assert seen is not None

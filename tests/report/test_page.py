@@ -15,8 +15,8 @@ def test_the_title_is_escaped_and_sections_are_kept():
     assert "<h2>mine</h2>" in text
 
 
-def test_a_plan_as_a_page_needs_no_network(vivace: Callable, tmp_path: Path):
-    done = vivace("plan", "gpt2-124m", "--gpu", "h200", "--gpus", "1", "--html", "plan.html")
+def test_a_plan_as_a_page_needs_no_network(vivace_here: Callable, tmp_path: Path):
+    done = vivace_here("plan", "gpt2-124m", "--gpu", "h200", "--gpus", "1", "--html", "plan.html")
     assert done.code == 0, done.err
     text = (tmp_path / "plan.html").read_text()
     assert "gpt2-124m" in text

@@ -20,8 +20,8 @@ def check(vivace, *arguments: str, options: tuple[str, ...] = ()):
     return vivace("check", "--json", "--steps", "8", *options, "--", *script)
 
 
-def test_a_loader_that_keeps_the_step_waiting_is_found_located_and_priced(vivace):
-    done = check(vivace)
+def test_a_loader_that_keeps_the_step_waiting_is_found_located_and_priced(vivace_here):
+    done = check(vivace_here)
     findings = done.record["findings"]
     assert findings[0]["practice"] == "workers"
     assert findings[0]["where"] == {"file": str(SCRIPTS / "slow_loader.py"), "line": line_of("DataLoader(Slow")}
@@ -101,9 +101,9 @@ def test_a_command_that_does_not_train_says_so(vivace_here):
     assert "nothing measured" in done.record["reason"]
 
 
-def test_the_page_for_a_person_says_what_to_change(vivace):
+def test_the_page_for_a_person_says_what_to_change(vivace_here):
     script = (sys.executable, str(SCRIPTS / "slow_loader.py"))
-    done = vivace("check", "--quiet", "--steps", "8", "--no-probes", "--", *script)
+    done = vivace_here("check", "--quiet", "--steps", "8", "--no-probes", "--", *script)
     assert "num_workers=" in done.out
     assert f"slow_loader.py:{line_of('DataLoader(Slow')}" in done.out
     assert "likely speedup: " in done.out

@@ -75,8 +75,8 @@ def test_a_trial_whose_script_ends_early_keeps_what_was_timed(tmp_path: Path, mo
     assert done.measurement.practices["fused_optimizer"].applied
 
 
-def test_a_tune_of_a_script_that_is_too_short_says_so_at_once(vivace: Callable):
-    done = vivace("tune", "--", sys.executable, str(PLAIN), "--steps", "8")
+def test_a_tune_of_a_script_that_is_too_short_says_so_at_once(vivace_here: Callable):
+    done = vivace_here("tune", "--", sys.executable, str(PLAIN), "--steps", "8")
     assert done.code == 3  # not enough was seen
     said = " ".join(done.err.split())
     needed = re.search(r"too short: the script ended by itself after 8 steps, and vivace needs about (\d+)", said)
