@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import ordering
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -24,6 +25,24 @@ settings.load_profile("busy machine")
 
 SCRIPTS = Path(__file__).parent / "measure" / "scripts"
 VIVACE = [sys.executable, "-m", "vivace"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-durations", action="store_true", help="write what slow tests take to durations.csv")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ordering.Recorder())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        known = ordering.read_durations()
+        expected = [ordering.expected_s(item.nodeid, getattr(item, "fixturenames", ()), known) for item in items]
+        items[:] = [items[i] for i in ordering.arranged([item.nodeid for item in items], expected, workers)]
 
 
 class Done:
