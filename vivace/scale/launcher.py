@@ -35,7 +35,8 @@ _TOGETHER_S = 2.0  # what ends so soon after a failure ended by itself: perhaps 
 _GRACE_S = 15.0  # between asking a rank to end and killing it
 _HIDDEN = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT",
-    "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS",
+    "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_ID", "SLURM_STEPID",
+    "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "TORCHELASTIC_RUN_ID",
 )  # fmt: skip
 
 

@@ -1,0 +1,67 @@
+"""The course's trainer on two processes gives the numbers of one: unedited under vivace, and with DDP by hand."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import VIVACE, environment
+from examples.small_in_fp64 import run
+
+ROOT = Path(__file__).parents[2]
+SMALL = [sys.executable, str(Path(__file__).parent / "small_in_fp64.py")]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SMALL[1]]
+RANKS = [*VIVACE, "run", "--ranks", "2", "--with", "ddp", "--", *SMALL]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("name", "images", "start", "batch"),
+    # 27 images: a last batch that is smaller. By hand 24, since DistributedSampler repeats some to make shares equal.
+    [("dlojz.py", 27, RANKS, 8), ("dlojz_ddp.py", 24, TORCHRUN, 4)],
+)
+def test_two_processes_give_the_numbers_of_one(
+    name: str,
+    images: int,
+    start: list[str],
+    batch: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    script = str(ROOT / "examples" / name)
+    options = ["--image-size", "16", "--num-workers", "0", "--dataset-size", str(images), "-e", "2", "-b"]
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    alone.mkdir()
+    together.mkdir()
+    done = subprocess.run(
+        [*start, script, *options, str(batch)],
+        cwd=together,
+        env=environment(PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(alone)
+    for variable in [each for each in os.environ if each.startswith(("SLURM_", "RANK", "WORLD_SIZE"))]:
+        monkeypatch.delenv(variable)
+    run([script, *options, "8"])
+    expected = losses(capsys.readouterr().out)
+    assert len(expected) == 2 * (-(-images // 8) + 1)
+    assert losses(done.stdout) == expected  # each line once
+    assert "global batch size: 8 - " in done.stdout
+    weights = [torch.load(folder / "checkpoints" / "local_8.pt") for folder in (alone, together)]
+    for key, value in weights[0].items():
+        torch.testing.assert_close(value, weights[1][key], rtol=1e-9, atol=1e-12, msg=key)
+    assert [path.name for path in (together / "checkpoints").iterdir()] == ["local_8.pt"]
+
+
+def losses(text: str) -> list[str]:
+    lines = [line for line in text.splitlines() if line.startswith("Epoch")]
+    return [re.sub(r"Time: [\d.]+", "", line) for line in lines]
