@@ -123,8 +123,9 @@ def test_a_loader_that_is_no_limit_ends_the_search_at_once(vivace_here: Callable
 
 
 def test_a_loader_that_sleeps_gets_workers_until_steps_hardly_wait(vivace_here: Callable):
-    """40 ms of sleeping per batch beside a step of 10: one worker in place of none is little, four are all."""
-    slow = ("--load-s", "0.01", "--step-s", "0.01")
+    """120 ms of sleeping per batch beside a step of 10: one worker in place of none is little, more are much, and a
+    busy machine adds little to such a sleep."""
+    slow = ("--load-s", "0.03", "--step-s", "0.01")
     done = vivace_here("find", "loader", "--steps", "5", "--json", "--", *LOADING, *slow)
     search = done.record
     assert search["limits"] is True
@@ -132,7 +133,7 @@ def test_a_loader_that_sleeps_gets_workers_until_steps_hardly_wait(vivace_here: 
     assert search["tried"][2]["workers_busy"] < 0.5  # it sleeps: more workers than cores make sense
     assert search["tried"][2]["most_workers"] >= 4
     assert search["workers"] >= 2
-    assert search["speedup"] > 1.5  # 2.5 with two, up to 5
+    assert search["speedup"] > 1.5  # 2.2 with two, 4.3 with four
     assert search["tried"][1]["words"] == ["workers=1"]
     assert search["tried"][1]["workers_memory_gib"] > 0.01
     assert search["words"] in [one["words"] for one in search["tried"]]

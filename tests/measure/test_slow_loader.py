@@ -37,7 +37,8 @@ def test_a_set_warm_up_is_kept_and_the_lasting_speed_is_said(measure: Callable):
 
 
 def test_a_loader_that_keeps_up_is_not_waited_for(measure: Callable):
-    record = measure("slow_loader.py", "--load-ms", "1", options=("--steps", str(STEPS))).record
+    slow_steps = ("--load-ms", "1", "--step-ms", "80")  # workers that seldom get a core keep up, too
+    record = measure("slow_loader.py", *slow_steps, options=("--steps", str(STEPS))).record
     assert record["warmup_steps"] < 60
     assert record["ready_at_start"] > 20
     assert record["notes"] == []
