@@ -45,7 +45,7 @@ def run_all(folder: Path, scripts: tuple[str, ...], *vivace: str) -> subprocess.
         (
             "ddp",
             2,
-            ("cnn", "char_gpt", "lstm", "keeps_state", "own_loss", "by_hand", "drawing_datasets"),
+            ("cnn", "char_gpt", "lstm", "keeps_state", "own_loss", "returns_cache", "by_hand", "drawing_datasets"),
             ("Net", "Gpt", "Model", "Sequential"),
         ),
         ("ddp", 3, ("gan", "decides", "batch_edits", "layer_hooks", "step_in_backward"), ("Sequential", "Model")),

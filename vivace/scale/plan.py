@@ -22,6 +22,7 @@ from vivace.scale.group import Group
 from vivace.scale.joins import Join, find_join, fits, joined, where_it_fails
 from vivace.scale.kept import hooked, inside_rows, kept_since, put_back, set_kept, tensors_kept
 from vivace.scale.layout import Layout
+from vivace.scale.opaque import Opaque, deep_leaves, made_whole, tensors_in
 from vivace.scale.region import Region
 from vivace.scale.rows import Rows, all_whole, part_or_none, whole_of
 from vivace.scale.shares import Shares
@@ -93,6 +94,9 @@ class Planner:
         found = list(_assignments(leaves, self.group.world))
         if not found:
             return Replicated("no input has a dimension that could be the batch")
+        for leaf in deep_leaves((args, kwargs)):
+            if isinstance(leaf, Opaque):
+                return Replicated(f"an input is a {leaf.kind.__name__}, which holds tensors that cannot be cut")
         if (reason := hooked(root)) is not None:
             return Replicated(reason)
         if any(each.requires_grad and not each.is_leaf for each in root.parameters()):
@@ -166,14 +170,14 @@ class Planner:
     def _trial(self, root: Any, run: Any, whole: bool = False) -> _Trial:
         with inside_rows(root, tensors_kept(root), self.group, whole):
             before = tensors_kept(root)
-            self.decisions.values = []
+            self.decisions.values, self.decisions.watching = [], True
             try:
                 outputs = run()
             finally:
-                values, self.decisions.values = self.decisions.values, None
+                values, self.decisions.values, self.decisions.watching = self.decisions.values, None, False
             new = kept_since(before, tensors_kept(root))
         kept = {name: tree_flatten(value)[0] for name, value in new.items()}
-        return _Trial(tree_flatten(outputs)[0], kept, values)
+        return _Trial(deep_leaves(outputs), kept, values)
 
     # -- the real call -----------------------------------------------------------------------------------------------
 
@@ -184,13 +188,17 @@ class Planner:
             return self.run_whole(root, call, args, kwargs, plan.kept)
         if not plan.decides:
             return self._run_split(root, call, args, kwargs, plan, shares)
+        self.decisions.watching = True
         try:
             with put_back(root, always=False):
                 return self._run_split(root, call, args, kwargs, plan, shares)
         except Undecided:
             return self.run_whole(root, call, args, kwargs, plan.kept)
+        finally:
+            self.decisions.watching = False
 
     def run_whole(self, root: Any, call: Call, args: Any, kwargs: Any, kept: Iterable[str] = ()) -> Any:
+        made_whole((args, kwargs))
         args, kwargs = all_whole((args, kwargs))
         with inside_rows(root, kept, self.group, whole=True):
             return call(*args, **kwargs)
@@ -204,10 +212,15 @@ class Planner:
         return self._joined(root, outputs, plan.outputs, shares)
 
     def _joined(self, root: Any, made: Any, joins: tuple[Join, ...], shares: Shares) -> Any:
-        parts, spec = tree_flatten(made)
-        if len(parts) != len(joins):
-            raise ScaleError(f"{type(root).__name__} gave {len(parts)} outputs here and {len(joins)} before")
-        return tree_unflatten([joined(part, join, shares, self.group) for part, join in zip(parts, joins)], spec)
+        if (count := len(deep_leaves(made))) != len(joins):
+            raise ScaleError(f"{type(root).__name__} gave {count} outputs here and {len(joins)} before")
+        how = iter(joins)
+        leaves, spec = tree_flatten(made)
+        for index, leaf in enumerate(leaves):
+            leaves[index] = joined(leaf, next(how), shares, self.group)
+            for home, key in [] if isinstance(leaf, torch.Tensor) else tensors_in(leaf):
+                home[key] = joined(home[key], next(how), shares, self.group)
+        return tree_unflatten(leaves, spec)
 
     def _on_part(self, call: Call, args: Any, kwargs: Any, inputs: Any, dim: int, shares: Shares) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
