@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from launch.conftest import ROOT, Bench
-from launch.test_real_preemption import losses
+from launch.test_real_preemption import STEPS, losses, training
 
 from vivace.errors import UserError
 from vivace.launch.practised import practised, read_practices
@@ -162,18 +162,17 @@ def test_vivace_run_applies_them_on_every_rank_and_lets_slurms_signal_through(be
     bench = bench_with_names
     proof_of("fused_optimizer").save(bench.folder / "proof.json")
 
-    def send(name: str, step_s: str) -> dict:
-        words = ["--steps", "40", "--step-seconds", step_s, "--checkpoint", f"{name}.pt"]
-        command = [sys.executable, str(ROOT / "examples" / "preemptible.py"), *words]
+    def send(name: str, plan: list[int]) -> dict:
+        command = [sys.executable, *training(bench, name, plan)]
         return bench.submit("--name", name, "--with", "@proof.json", "--gpus", "2", command=command)
 
-    alone, interrupted = send("alone", "0"), send("interrupted", "0.2")
+    alone, interrupted = send("alone", []), send("interrupted", [3])
     bench.cluster.wait("a step", lambda: "step 3 rank 0" in bench.out(interrupted))
     bench.cluster.run("scancel", "--signal=USR1", interrupted["job_id"])
     assert bench.end(alone) == "COMPLETED", bench.err(alone)
     assert bench.end(interrupted) == "COMPLETED", bench.err(interrupted)
     assert losses(bench.out(interrupted)) == losses(bench.out(alone))
-    assert len(losses(bench.out(alone))) == 80
+    assert len(losses(bench.out(alone))) == 2 * STEPS
     assert "restarts 1" in bench.out(interrupted)
     assert bench.err(alone).count("fused_optimizer applied") == 1  # one rank tells
     (record,) = Path(alone["folder"]).glob("*/run.json")

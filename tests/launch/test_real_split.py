@@ -50,7 +50,16 @@ def test_pieces_of_a_minute_train_as_one_long_job_does(bench_with_accounts: Benc
 
     too_long = bench.vivace("submit", "--cluster", "short", "--time", "3:00", *common, "--", "true")
     assert "no QoS of short takes 2 GPUs for 00:03:00" in too_long.stderr
-    split = send("split", "--cluster", "short", "--time", "3:00", "--split", "--signal-lead", "10")
+    pieces = (
+        "--time",
+        "3:00",
+        "--split",
+        "--signal-lead",
+        "10",
+        "--max-requeues",
+        "40",
+    )  # if they hardly start in time
+    split = send("split", "--cluster", "short", *pieces)
     # A piece trains 60 s less 10 for the signal and 3 for the start: 180 / 47 → 4.
     assert (split["pieces"], split["time_limit_s"], split["qos"]) == (4, 60, "qos_gpu-minute")
     whole = send("whole", "--cluster", "testbed", "--time", "10:00")
