@@ -15,10 +15,11 @@ __all__ = ["Drift"]
 
 _CHECKED = (1, 2, 10)  # steps; after that every _EVERY
 _EVERY = 50
+_SILENT = -(2**62)  # smaller than any: a rank on which the parameter is gone already says nothing
 
 
 class Drift:
-    def __init__(self, group: Group, parameters: Callable[[], list[torch.Tensor]]) -> None:
+    def __init__(self, group: Group, parameters: Callable[[], list[torch.Tensor | None]]) -> None:
         self.group, self.parameters = group, parameters
         self.steps = 0
         self.checks = 0
@@ -33,12 +34,15 @@ class Drift:
         register_optimizer_step_post_hook(after_step)
 
     def check(self) -> None:
-        mine = torch.tensor([_checksum(parameter) for parameter in self.parameters()], dtype=torch.int64)
-        if not mine.numel():
+        sums = [None if parameter is None else _checksum(parameter) for parameter in self.parameters()]
+        if not sums:
             return
-        both = self.group.largest(torch.stack([mine, -mine]))
+        largest = [_SILENT if each is None else each for each in sums]
+        smallest = [_SILENT if each is None else -each for each in sums]
+        both = self.group.largest(torch.tensor([largest, smallest], dtype=torch.int64))
         self.checks += 1
-        if not torch.equal(both[0], -both[1]):
+        known = both[0] != _SILENT
+        if not torch.equal(both[0][known], -both[1][known]):
             raise ScaleError(
                 f"the ranks' parameters differ after {self.steps} optimizer steps: they no longer train one model"
             )

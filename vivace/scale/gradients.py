@@ -24,12 +24,16 @@ _BUCKET_BYTES = 25 * 2**20  # as DistributedDataParallel has it
 
 
 class Gradients:
-    """Knows the parameters in the order in which every rank met them."""
+    """Knows the parameters by the number under which every rank met them.
+
+    A model that the script drops is collected on each rank at another moment: its parameters keep their numbers.
+    """
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self._pid = os.getpid()
-        self._known: dict[int, Any] = {}
+        self._known: list[Any] = []
+        self._number: dict[int, int] = {}  # id of a tensor → its place in ``_known``
         self._averaged: dict[int, tuple[Any, int]] = {}  # parameter → its gradient, and that one's version
         self._waiting = False  # a backward pass has ended, and nobody has read its gradients yet
         self._passes = 0  # backward passes that are running
@@ -38,16 +42,17 @@ class Gradients:
     def add(self, parameters: Iterable[torch.Tensor]) -> None:
         for parameter in parameters:
             if not self._knows(parameter):
-                self._known[id(parameter)] = ref(parameter)
+                self._number[id(parameter)] = len(self._known)
+                self._known.append(ref(parameter))
 
     def _knows(self, tensor: torch.Tensor) -> bool:
         """Not by the number alone: that of a tensor which is gone is given to another."""
-        known = self._known.get(id(tensor))
-        return known is not None and known() is tensor
+        number = self._number.get(id(tensor))
+        return number is not None and self._known[number]() is tensor
 
-    def parameters(self) -> list[torch.Tensor]:
-        alive = ((key, known()) for key, known in list(self._known.items()))
-        return [parameter for _, parameter in alive if parameter is not None]
+    def parameters(self) -> list[torch.Tensor | None]:
+        """By number, the same on every rank; None for one that is gone here."""
+        return [known() for known in self._known]
 
     def install(self) -> None:
         self._when_read()
@@ -59,12 +64,14 @@ class Gradients:
     def average(self) -> None:
         """Those that changed on any rank since they were last the same everywhere."""
         self._waiting = False
-        parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        changed = torch.tensor([self._has_changed(each) for each in parameters], dtype=torch.uint8)
+        parameters = self.parameters()
         if not parameters:
             return
-        self.group.largest(changed)
-        self._average([parameter for parameter, yes in zip(parameters, changed.tolist()) if yes])
+        changed = [each is not None and each.requires_grad and self._has_changed(each) for each in parameters]
+        gone = [each is None for each in parameters]
+        changed, gone = self.group.largest(torch.tensor([changed, gone], dtype=torch.uint8)).tolist()
+        chosen = (each for each, yes, no in zip(parameters, changed, gone) if yes and not no)
+        self._average([each for each in chosen if each is not None])
 
     def _average(self, chosen: list[torch.Tensor]) -> None:
         for parameter in chosen:
