@@ -31,13 +31,13 @@ from typing import Any
 from vivace.plan.facts.precision import PRECISIONS
 from vivace.plan.images.image_job import VisionJob, traced, vision_memory, vision_step_time
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.machines.cluster import machine_from_gpu
 from vivace.plan.machines.gpu_names import known_gpu
 from vivace.plan.memory.peak import Memory, memory
 from vivace.plan.models.built_in import named_transformer
 from vivace.plan.models.transformer import Transformer
 from vivace.plan.time.step import StepTime, step_time
+from vivace.records.layout import Layout
 
 GIB = 2.0**30
 COLUMNS = (

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from vivace.plan.facts.precision import PRECISIONS
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.layouts.search import legal_layouts, search
 from vivace.plan.machines.cluster import machine_for
 from vivace.plan.models.built_in import named_transformer
+from vivace.records.layout import Layout
 
 CASES = (
     ("llama-3-8b", "jean-zay-h100", 256, 1024),
@@ -48,7 +48,7 @@ def main() -> None:
                 batch,
                 count,
                 f"{seconds:.3f}",
-                best.job.layout.describe(),
+                best.job.layout,
                 f"{best.seconds:.3f}",
             )
             print(*row, flush=True)

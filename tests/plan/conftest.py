@@ -8,9 +8,9 @@ import pytest
 
 from vivace.plan.facts.precision import PRECISIONS
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.machines.cluster import Site, machine_for
 from vivace.plan.models.built_in import named_transformer
+from vivace.records.layout import Layout
 
 
 @pytest.fixture

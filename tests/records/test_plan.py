@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from vivace.records.base import RecordError
-from vivace.records.plan import Plan, PlanInterval, PlanLayout
+from vivace.records.layout import Layout
+from vivace.records.plan import Plan, PlanInterval
 
 
 def interval(value: float) -> PlanInterval:
@@ -22,7 +23,7 @@ def plan(**changes) -> Plan:
         "gpus": 8,
         "gpus_per_node": 8,
         "nodes": 1,
-        "layout": PlanLayout(data=4, tensor=2),
+        "layout": Layout(data=4, tensor=2),
         "global_batch": 8,
         "precision": "bf16",
         "optimizer": "adamw",
@@ -61,4 +62,4 @@ def test_another_record_is_refused():
 
 
 def test_gpus_of_a_layout():
-    assert PlanLayout(data=4, tensor=2, pipeline=3).gpus == 24
+    assert Layout(data=4, tensor=2, pipeline=3).gpus == 24

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from vivace.records.plan import Plan, PlanInterval, PlanLayout
+from vivace.records.layout import Layout
+from vivace.records.plan import Plan, PlanInterval
 from vivace.report.plan_html import plan_section, stacked_bar
 
 
@@ -27,7 +28,7 @@ def test_names_are_escaped_and_nothing_is_loaded_from_outside():
         gpus=1,
         gpus_per_node=1,
         nodes=1,
-        layout=PlanLayout(),
+        layout=Layout(),
         global_batch=1,
         precision="bf16",
         optimizer="sgd",

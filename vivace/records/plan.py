@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from vivace.records.base import Part, Record
+from vivace.records.layout import Layout
+from vivace.records.transformer import TransformerSizes
 
-__all__ = ["Plan", "PlanAlternative", "PlanBudget", "PlanChoice", "PlanInterval", "PlanLayout", "PlanPoint", "PlanRun"]
+__all__ = ["Plan", "PlanAlternative", "PlanBudget", "PlanChoice", "PlanInterval", "PlanPoint", "PlanRun"]
 
 
 class PlanInterval(Part):
@@ -19,27 +21,6 @@ class PlanInterval(Part):
     estimate: float
     low: float
     high: float
-
-
-class PlanLayout(Part):
-    """Degrees of parallelism; their product is the number of GPUs."""
-
-    data: int = 1
-    tensor: int = 1
-    pipeline: int = 1
-    context: int = 1
-    virtual_stages: int = 1
-    sequence_parallel: bool = False
-    zero: int = 0
-    shard_size: int = 0
-    micro_batch: int = 1
-    micro_batches: int = 1
-    recompute: str = "none"
-    schedule: str = "1f1b"
-
-    @property
-    def gpus(self) -> int:
-        return self.data * self.tensor * self.pipeline * self.context
 
 
 class PlanRun(Part):
@@ -62,7 +43,7 @@ class PlanRun(Part):
 class PlanAlternative(Part):
     """A layout that lost, and why."""
 
-    layout: PlanLayout
+    layout: Layout
     step_ms: float
     memory_gib: float
     why: str
@@ -72,7 +53,7 @@ class PlanPoint(Part):
     """One number of GPUs of a scaling curve, with its best layout."""
 
     gpus: int
-    layout: PlanLayout
+    layout: Layout
     step_ms: float
     samples_per_s: float
     memory_gib: float
@@ -83,15 +64,18 @@ class PlanPoint(Part):
 
 class Plan(Record):
     KIND: ClassVar[str] = "plan"
+    VERSION = 2  # layout: without the number of micro-batches, which follows from the global batch
 
     model: str
     parameters: int
+    sizes: TransformerSizes | None = None
+    """None for image models, and in plans of schema 1."""
     cluster: str
     gpu: str
     gpus: int
     gpus_per_node: int
     nodes: int
-    layout: PlanLayout
+    layout: Layout
     global_batch: int
     seq_len: int | None = None
     image_size: int | None = None
@@ -126,7 +110,7 @@ class PlanChoice(PlanRun):
     model: str
     parameters: int
     gpus: int
-    layout: PlanLayout
+    layout: Layout
     global_batch: int
     step_ms: float
     memory_gib: float

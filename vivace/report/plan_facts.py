@@ -18,7 +18,7 @@ def plan_rows(plan: Plan) -> Rows:
     rate = f"{figure(plan.samples_per_s)} samples/s"
     rows = [
         ("parameters", f"{plan.parameters:,}"),
-        ("layout", layout_in_full(plan.layout)),
+        ("layout", layout_in_full(plan.layout, plan.global_batch)),
         ("batch", f"{plan.global_batch:,} per step" + (f" of {plan.seq_len:,} tokens" if plan.seq_len else "")),
         ("precision", f"{plan.precision}, {plan.optimizer}, {plan.software}"),
         ("memory per GPU", f"{span(plan.memory_gib, 'GiB')} of {plan.available_gib:.1f}: {plan.verdict}"),

@@ -1,25 +1,25 @@
-"""A layout in words: in full for the plan that was chosen, in a few letters for tables. Knows ``PlanLayout``."""
+"""A layout in words: in full for the plan that was chosen, in a few letters for tables. Knows ``Layout``."""
 
 from __future__ import annotations
 
-from vivace.records.plan import PlanLayout
+from vivace.records.layout import Layout
 
 __all__ = ["degrees", "layout_in_full", "layout_in_short"]
 
 
-def degrees(layout: PlanLayout) -> str:
+def degrees(layout: Layout) -> str:
     """What multiplies to the number of GPUs.
 
-    >>> degrees(PlanLayout(data=4, tensor=8, pipeline=13))
+    >>> degrees(Layout(data=4, tensor=8, pipeline=13))
     'dp4 x tp8 x pp13'
     """
     every = (("dp", layout.data), ("tp", layout.tensor), ("pp", layout.pipeline), ("cp", layout.context))
     return " x ".join(f"{name}{value}" for name, value in every if value > 1 or name == "dp")
 
 
-def layout_in_short(layout: PlanLayout) -> str:
+def layout_in_short(layout: Layout) -> str:
     """
-    >>> layout_in_short(PlanLayout(data=4, tensor=2, zero=1, micro_batch=2, recompute="full"))
+    >>> layout_in_short(Layout(data=4, tensor=2, zero=1, micro_batch=2, recompute="full"))
     'dp4 x tp2, ZeRO 1, micro-batch 2, recompute full'
     """
     words = [degrees(layout)]
@@ -33,9 +33,9 @@ def layout_in_short(layout: PlanLayout) -> str:
     return ", ".join(words)
 
 
-def layout_in_full(layout: PlanLayout) -> str:
+def layout_in_full(layout: Layout, global_batch: int) -> str:
     """
-    >>> layout_in_full(PlanLayout(data=4, tensor=2, sequence_parallel=True, micro_batches=8))
+    >>> layout_in_full(Layout(data=4, tensor=2, sequence_parallel=True), 32)
     'data 4, tensor 2, sequence parallel, micro-batch 1 x 8, recompute none'
     """
     shards = f" over {layout.shard_size} ranks" if layout.shard_size else ""
@@ -48,6 +48,6 @@ def layout_in_full(layout: PlanLayout) -> str:
         words.append(f"schedule {layout.schedule}")
     if layout.sequence_parallel:
         words.append("sequence parallel")
-    words.append(f"micro-batch {layout.micro_batch} x {layout.micro_batches}")
+    words.append(f"micro-batch {layout.micro_batch} x {layout.micro_batches(global_batch)}")
     words.append(f"recompute {layout.recompute}")
     return ", ".join(words)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from vivace.errors import UserError
-from vivace.plan.jobs.layout import Layout, check_layout, divisors, nearest
+from vivace.plan.jobs.layout import check_layout, divisors, nearest
 from vivace.plan.models.built_in import named_transformer
+from vivace.records.layout import Layout
 
 GPT = named_transformer("gpt-1.3b")
 

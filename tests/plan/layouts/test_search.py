@@ -11,7 +11,7 @@ import pytest
 
 from vivace.errors import UserError
 from vivace.plan.answering.calibration import calibrate_transformer, read_measurement
-from vivace.plan.jobs.layout import Layout, check_layout
+from vivace.plan.jobs.layout import check_layout
 from vivace.plan.layouts.scaling import default_counts, scaling_curve
 from vivace.plan.layouts.search import explain, legal_layouts, pareto, search
 from vivace.plan.layouts.sizing import round_up, tensor_core_multiple, transformer_advice
@@ -19,6 +19,7 @@ from vivace.plan.machines.cluster import machine_for
 from vivace.plan.models.built_in import named_transformer
 from vivace.plan.models.usual_batch import default_global_batch
 from vivace.plan.time.step import step_time
+from vivace.records.layout import Layout
 
 
 @pytest.fixture

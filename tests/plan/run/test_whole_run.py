@@ -8,10 +8,10 @@ import pytest
 
 from vivace.errors import UserError
 from vivace.plan.answering.answer import plan_transformer
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.machines.cluster import machine_for
 from vivace.plan.run.energy import co2_t, grid_g_per_kwh, job_power_w
 from vivace.plan.run.whole_run import RunQuestion
+from vivace.records.layout import Layout
 
 BLOOM = Layout(data=8, tensor=4, pipeline=12, zero=1, micro_batch=2, recompute="full")
 

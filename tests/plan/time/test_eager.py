@@ -10,7 +10,6 @@ from vivace.plan.facts.precision import PRECISIONS
 from vivace.plan.images.image_job import VisionJob, vision_memory, vision_step_time
 from vivace.plan.images.trace import Operation, TracedModel
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.machines.cluster import machine_from_gpu
 from vivace.plan.machines.gpu_names import known_gpu
 from vivace.plan.memory.allocator import LossMoment, eager_reserve_bytes
@@ -18,6 +17,7 @@ from vivace.plan.memory.peak import memory
 from vivace.plan.models.built_in import named_transformer
 from vivace.plan.time.eager import layer_traffic, loss_traffic, weight_cast_bytes
 from vivace.plan.time.step import step_time
+from vivace.records.layout import Layout
 
 GPT = replace(named_transformer("gpt2-124m"), dropout=False)
 

@@ -10,14 +10,16 @@ from typing import Any
 
 from vivace.plan.images.image_job import VisionJob, vision_memory, vision_step_time
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.machines.cluster import Site
 from vivace.plan.memory.peak import Memory, memory, verdict
 from vivace.plan.models.flops import model_flops_per_token
+from vivace.plan.models.transformer import Transformer
 from vivace.plan.run.intervals import interval
 from vivace.plan.run.whole_run import RunQuestion, whole_run
 from vivace.plan.time.step import StepTime, step_time
+from vivace.records.layout import Layout
 from vivace.records.plan import Plan
+from vivace.records.transformer import TransformerSizes
 
 __all__ = ["hardware_flops_per_step", "plan_transformer", "plan_vision"]
 
@@ -36,6 +38,15 @@ def hardware_flops_per_step(job: TransformerJob) -> float:
         layers = 2.0 * (model.matmul_parameters - model.output_parameters) * tokens
         return total + layers + attention
     return total + (attention if job.layout.recompute == "selective" and job.attention != "flash" else 0.0)
+
+
+def sizes_of(model: Transformer) -> TransformerSizes:
+    """What the trainer needs to build it."""
+    names = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "gated", "biases", "tied", "positions", "causal")
+    window = model.window if model.windowed_layers else 0
+    return TransformerSizes(
+        **{name: getattr(model, name) for name in names}, head_dim=model.head_dim_given, window=window
+    )
 
 
 def _peak(gpu_peak: float, gpus: int, seconds: float) -> float:
@@ -61,7 +72,8 @@ def plan_transformer(
     return Plan(
         model=job.model.name,
         parameters=job.model.parameters,
-        layout=job.layout.record(job.micro_batches),
+        layout=job.layout,
+        sizes=sizes_of(job.model),
         global_batch=job.global_batch,
         seq_len=job.seq_len,
         precision=job.precision.name,
@@ -97,7 +109,7 @@ def plan_vision(
     return Plan(
         model=job.model.name,
         parameters=job.model.parameters,
-        layout=layout.record(job.accumulation),
+        layout=layout,
         global_batch=batch,
         image_size=image_size,
         precision=job.precision.name,

@@ -143,7 +143,7 @@ def _choice(candidate: Candidate) -> PlanChoice:
         model=job.model.name,
         parameters=job.model.parameters,
         gpus=candidate.gpus,
-        layout=job.layout.record(job.micro_batches),
+        layout=job.layout,
         global_batch=job.global_batch,
         step_ms=candidate.best.seconds * 1e3,
         memory_gib=candidate.best.memory_gib,

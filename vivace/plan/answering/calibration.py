@@ -16,8 +16,8 @@ from vivace.errors import UserError
 from vivace.files import read_user_text
 from vivace.plan.images.image_job import VisionJob, vision_step_time
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.time.step import step_time
+from vivace.records.layout import Layout
 
 __all__ = ["Measured", "calibrate_transformer", "calibrate_vision", "read_measurement"]
 

@@ -15,11 +15,12 @@ from vivace.plan.facts.optimizers import OPTIMIZERS
 from vivace.plan.facts.precision import Precision, PrecisionRecipe, parse_precision
 from vivace.plan.images.image_job import VisionJob, traced
 from vivace.plan.jobs.job import Attention, TransformerJob
-from vivace.plan.jobs.layout import Layout, Recompute, check_layout
+from vivace.plan.jobs.layout import check_layout
 from vivace.plan.jobs.pipeline import BUBBLE_LEFT
 from vivace.plan.machines.cluster import Site
 from vivace.plan.models.transformer import Transformer
 from vivace.plan.models.usual_batch import about_batch, default_global_batch
+from vivace.records.layout import Layout, Recompute
 
 __all__ = ["layout_for", "transformer_job", "vision_job"]
 
@@ -66,6 +67,7 @@ def _about_model(request: Request, model: Transformer) -> list[str]:
 def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: int, global_batch: int) -> Layout:
     """The asked layout, checked; open fields take what people use with the given ones."""
     tensor, pipeline, context = request.tensor or 1, request.pipeline or 1, request.context or 1
+    _refuse_unknown(request)
     asked = Layout(
         data=1,
         tensor=request.tensor if request.tensor is not None else 1,
@@ -79,13 +81,16 @@ def layout_for(request: LayoutRequest, model: Transformer, gpus: int, per_node: 
         recompute=cast(Recompute, request.recompute or "none"),
         schedule=request.schedule or ("interleaved" if (request.virtual_stages or 1) > 1 else "1f1b"),  # type: ignore[arg-type]
     )
-    if asked.zero not in (0, 1, 2, 3):
-        raise UserError(f"ZeRO stage {asked.zero} does not exist", hint=f"use --zero {min(3, max(0, asked.zero))}")
-    if asked.schedule not in BUBBLE_LEFT:
-        raise UserError(f"schedule {asked.schedule!r} is not known", hint=f"one of {', '.join(BUBBLE_LEFT)}")
-    if asked.recompute not in ("none", "selective", "full"):
-        raise UserError(f"recompute {asked.recompute!r} is not known", hint="none, selective or full")
     return check_layout(asked, model, gpus, per_node, global_batch)
+
+
+def _refuse_unknown(request: LayoutRequest) -> None:
+    if request.zero is not None and request.zero not in (0, 1, 2, 3):
+        raise UserError(f"ZeRO stage {request.zero} does not exist", hint=f"use --zero {min(3, max(0, request.zero))}")
+    if request.schedule is not None and request.schedule not in BUBBLE_LEFT:
+        raise UserError(f"schedule {request.schedule!r} is not known", hint=f"one of {', '.join(BUBBLE_LEFT)}")
+    if request.recompute is not None and request.recompute not in ("none", "selective", "full"):
+        raise UserError(f"recompute {request.recompute!r} is not known", hint="none, selective or full")
 
 
 def transformer_job(request: Request, model: Transformer, site: Site) -> tuple[TransformerJob, tuple[str, ...]]:

@@ -78,7 +78,7 @@ def _calibrated(
 
 def _alternative(winner: Found, other: Found) -> PlanAlternative:
     return PlanAlternative(
-        layout=other.job.layout.record(other.job.micro_batches),
+        layout=other.job.layout,
         step_ms=other.seconds * 1e3,
         memory_gib=other.memory_gib,
         why=explain(winner, other),
@@ -126,7 +126,7 @@ def _point(found: Found) -> PlanPoint:
     job = found.job
     return PlanPoint(
         gpus=job.layout.gpus,
-        layout=job.layout.record(job.micro_batches),
+        layout=job.layout,
         step_ms=found.seconds * 1e3,
         samples_per_s=1 / found.seconds_per_sample,
         memory_gib=found.memory_gib,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Recompute
 from vivace.plan.memory.peak import memory
+from vivace.records.layout import Recompute
 
 __all__ = ["blank_micro_batch", "blank_recompute", "blank_sharding"]
 

@@ -27,11 +27,11 @@ from vivace.plan.grading.words import (
     zero_stage,
 )
 from vivace.plan.jobs.job import Attention, TransformerJob
-from vivace.plan.jobs.layout import Layout, Recompute
 from vivace.plan.machines.cluster import Site, gpu_from_spec, machine_for, machine_from_gpu
 from vivace.plan.machines.gpu_names import gpu_from_words
 from vivace.plan.models.built_in import family_traits
 from vivace.plan.models.transformer import Transformer
+from vivace.records.layout import Layout, Recompute
 
 __all__ = ["COMMENTS", "Question", "Skip", "question_from_row", "with_file_context"]
 

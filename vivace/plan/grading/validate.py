@@ -49,7 +49,7 @@ def grade_row(row: dict[str, str]) -> RowGrade:
     return RowGrade(
         row_id=row_id,
         model=name,
-        layout=job.layout.describe(),
+        layout=str(job.layout),
         group=f"{name}|{job.layout.gpus}|{job.seq_len}|{job.machine.gpu.name}",
         predicted_s=None if failed else seconds,
         measured_s=None if failed or measured is None else measured[0],

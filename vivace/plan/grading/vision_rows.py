@@ -15,12 +15,12 @@ from vivace.plan.grading.language_rows import COMMENTS, Skip
 from vivace.plan.grading.words import network_gb_s_per_gpu, number, whole
 from vivace.plan.images.image_job import VisionJob, traced, vision_step_time
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.machines.cluster import machine_for, machine_from_gpu
 from vivace.plan.machines.gpu_names import gpu_from_words
 from vivace.plan.machines.machine import Machine
 from vivace.plan.models.built_in import named_transformer
 from vivace.plan.time.step import StepTime, step_time
+from vivace.records.layout import Layout
 
 # NVIDIA's BERT recipe of NGC 21.11 gathers the masked positions before the output layer (run_pretraining.py:
 # "dense sequence output" unless --no_dense_sequence_output; max_predictions_per_seq is 20 of 128 and 80 of

@@ -10,9 +10,9 @@ from typing import Literal
 
 from vivace.plan.facts.frameworks import Framework, framework
 from vivace.plan.facts.precision import Precision
-from vivace.plan.jobs.layout import Layout
 from vivace.plan.machines.machine import Machine
 from vivace.plan.models.transformer import Transformer
+from vivace.records.layout import Layout
 
 __all__ = ["Attention", "TransformerJob"]
 

@@ -1,4 +1,4 @@
-"""How a job is spread over GPUs, and whether that is legal.
+"""Whether a layout is legal for a job.
 
 An illegal layout is refused with the reason and the nearest legal value. Pure; called by the CLI, the
 search and the table reader.
@@ -7,70 +7,13 @@ search and the table reader.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from vivace.errors import UserError
 from vivace.plan.models.transformer import Transformer
-from vivace.records.plan import PlanLayout
+from vivace.records.layout import Layout
 
-__all__ = ["Layout", "Recompute", "check_layout", "divisors", "nearest"]
-
-Recompute = Literal["none", "selective", "full"]
-Schedule = Literal["1f1b", "interleaved", "gpipe", "zb1p", "zbv"]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Degrees of parallelism. ``data`` counts replicas (or shards) of the batch."""
-
-    data: int = 1
-    tensor: int = 1
-    pipeline: int = 1
-    context: int = 1
-    virtual_stages: int = 1
-    sequence_parallel: bool = False
-    zero: int = 0
-    """0 replicated (DDP), 1 optimizer, 2 + gradients, 3 + parameters (FSDP full shard)."""
-    shard_size: int = 0
-    """Ranks over which states are sharded; 0 means all of ``data``; less is hybrid sharding."""
-    micro_batch: int = 1
-    recompute: Recompute = "none"
-    schedule: Schedule = "1f1b"
-
-    @property
-    def gpus(self) -> int:
-        return self.data * self.tensor * self.pipeline * self.context
-
-    @property
-    def model_parallel(self) -> int:
-        return self.tensor * self.pipeline * self.context
-
-    @property
-    def shards(self) -> int:
-        """Over how many ranks states are cut (context ranks hold the same weights and take part)."""
-        return (self.shard_size or self.data) * self.context
-
-    def micro_batches(self, global_batch: int) -> int:
-        return max(1, global_batch // (self.data * self.micro_batch))
-
-    def record(self, micro_batches: int) -> PlanLayout:
-        return PlanLayout(**vars(self), micro_batches=micro_batches)
-
-    def describe(self) -> str:
-        parts = [f"dp{self.data}"]
-        if self.zero:
-            parts[0] += f" zero{self.zero}" + (f"/{self.shard_size}" if self.shard_size else "")
-        for name, value in (("tp", self.tensor), ("pp", self.pipeline), ("cp", self.context)):
-            if value > 1:
-                parts.append(f"{name}{value}")
-        if self.virtual_stages > 1:
-            parts.append(f"v{self.virtual_stages}")
-        if self.sequence_parallel:
-            parts.append("sp")
-        parts.append(f"mb{self.micro_batch}")
-        parts.append(f"recompute {self.recompute}")
-        return " ".join(parts)
+__all__ = ["check_layout", "divisors", "nearest"]
 
 
 def divisors(number: int) -> list[int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vivace.plan.jobs.layout import Layout
+from vivace.records.layout import Layout
 
 __all__ = ["Stages", "bubble_fraction", "in_flight", "pipeline_seconds", "split_layers"]
 

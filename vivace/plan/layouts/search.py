@@ -14,10 +14,11 @@ from vivace.errors import UserError
 from vivace.plan.facts.frameworks import framework
 from vivace.plan.facts.precision import parse_precision
 from vivace.plan.jobs.job import TransformerJob
-from vivace.plan.jobs.layout import Layout, divisors
+from vivace.plan.jobs.layout import divisors
 from vivace.plan.memory.peak import memory
 from vivace.plan.run.energy import busy_share, job_power_w
 from vivace.plan.time.step import StepTime, step_time
+from vivace.records.layout import Layout
 
 __all__ = ["Found", "explain", "legal_layouts", "pareto", "search"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vivace.plan.jobs.job import Attention
-from vivace.plan.jobs.layout import Recompute
 from vivace.plan.models.transformer import Transformer
+from vivace.records.layout import Recompute
 
 __all__ = ["LayerActivations", "layer_activations", "logits_bytes"]
 

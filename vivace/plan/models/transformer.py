@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+
+from vivace.records.transformer import Positions
 
 __all__ = ["Positions", "Transformer"]
-
-Positions = Literal["learned", "rotary", "alibi"]
 
 
 @dataclass(frozen=True)
