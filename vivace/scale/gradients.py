@@ -1,7 +1,8 @@
 """Gradients are averaged over the ranks when they are first read after a backward pass: the script sees whole ones.
 
-A script that accumulates reads them once for several passes, so they are exchanged once. Hooks on a parameter and reads
-in the middle of a backward pass get that parameter's gradient averaged there and then.
+A script that accumulates reads them once for several passes, so they are exchanged once. The exchange begins while the
+backward pass runs (``overlap``), and ends when they are read. Hooks on a parameter and reads in the middle of a
+backward pass get that parameter's gradient averaged there and then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale.crossing import mean_over_ranks
 from vivace.scale.group import Group
+from vivace.scale.overlap import Overlap
 
 __all__ = ["Gradients"]
 
@@ -38,12 +40,14 @@ class Gradients:
         self._waiting = False  # a backward pass has ended, and nobody has read its gradients yet
         self._passes = 0  # backward passes that are running
         self._reading = False
+        self.overlap = Overlap(group, self.parameters)
 
     def add(self, parameters: Iterable[torch.Tensor]) -> None:
         for parameter in parameters:
             if not self._knows(parameter):
-                self._number[id(parameter)] = len(self._known)
+                number = self._number[id(parameter)] = len(self._known)
                 self._known.append(ref(parameter))
+                self.overlap.watch(number, parameter)
 
     def _knows(self, tensor: torch.Tensor) -> bool:
         """Not by the number alone: that of a tensor which is gone is given to another."""
@@ -69,17 +73,28 @@ class Gradients:
             return
         changed = [each is not None and each.requires_grad and self._has_changed(each) for each in parameters]
         gone = [each is None for each in parameters]
-        changed, gone = self.group.largest(torch.tensor([changed, gone], dtype=torch.uint8)).tolist()
-        chosen = (each for each, yes, no in zip(parameters, changed, gone) if yes and not no)
+        stale = self.overlap.changed_since_sent(parameters)
+        told = torch.tensor([*changed, *gone, *stale, self.overlap.sent], dtype=torch.int32)
+        *flags, sent = self.group.largest(told).tolist()
+        count = len(parameters)
+        changed, gone, stale = (flags[start : start + count] for start in (0, count, 2 * count))
+        wanted = [number for number in range(count) if changed[number] and not gone[number]]
+        done = self.overlap.take(sent, {number for number in wanted if not stale[number]})
+        chosen = (parameters[number] for number in wanted if number not in done)
         self._average([each for each in chosen if each is not None])
+        self._note(each for number in done if (each := parameters[number]) is not None)
+        self.overlap.learn(wanted, disturbed=any(stale))
 
     def _average(self, chosen: list[torch.Tensor]) -> None:
         for parameter in chosen:
             if parameter.grad is None:  # no row of this rank reached it
                 parameter.grad = torch.zeros_like(parameter)
-        for bucket in _buckets(chosen):
+        for bucket in _buckets(chosen) if self.group.world > 1 else ():
             self._average_bucket(bucket)
-        for parameter in chosen:
+        self._note(chosen)
+
+    def _note(self, averaged: Iterable[torch.Tensor]) -> None:
+        for parameter in averaged:
             assert parameter.grad is not None
             self._averaged[id(parameter)] = (ref(parameter.grad), parameter.grad._version)
 
@@ -105,11 +120,16 @@ class Gradients:
         original = torch.autograd.backward
 
         def backward(*args: Any, **kwargs: Any) -> None:
+            outermost = not self._passes and os.getpid() == self._pid
+            if outermost:
+                self.overlap.begin()
             self._passes += 1
             try:
                 original(*args, **kwargs)
             finally:
                 self._passes -= 1
+                if outermost:
+                    self.overlap.end()
             self._waiting = True
 
         torch.autograd.backward = in_place_of(original, backward)

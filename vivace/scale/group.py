@@ -35,6 +35,7 @@ class Group:
         """Told each tensor that needs its gradient averaged like a parameter's."""
         self._own_gpu = place.own_gpu and dist.is_nccl_available()
         self._nccl: Any = None
+        self._beside: dict[str, Any] = {}
 
     def _of(self, tensor: torch.Tensor) -> Any:
         if tensor.device.type != "cuda" or not self._own_gpu:
@@ -50,6 +51,17 @@ class Group:
         self.bytes_sent += tensor.numel() * tensor.element_size()
         self._of(tensor).allreduce([tensor]).wait()
         return tensor
+
+    def start_sum(self, tensor: torch.Tensor) -> Any:
+        """Begin to add it up over ranks, in place; what is returned is waited for. Ranks begin such sums in the same
+        order, but at any moment between their other exchanges."""
+        self.bytes_sent += tensor.numel() * tensor.element_size()
+        kind = "cuda" if tensor.device.type == "cuda" and self._own_gpu else "cpu"
+        if kind not in self._beside:
+            make: Any = dist.ProcessGroupNCCL if kind == "cuda" else dist.ProcessGroupGloo
+            store = dist.PrefixStore(f"vivace/beside/{kind}", self._store)
+            self._beside[kind] = make(store, self.rank, self.world, self._timeout)
+        return self._beside[kind].allreduce([tensor])
 
     def largest(self, tensor: torch.Tensor) -> torch.Tensor:
         """The largest over ranks, element by element, in place."""
