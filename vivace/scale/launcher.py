@@ -2,7 +2,7 @@
 
 Each rank gets its number in a variable of vivace's own and, where there are GPUs, one of them. The output of rank 0 is
 the output; the others' goes to ``rank-N.log`` in the run's folder. A rank that fails ends the others, and the first one
-that failed is named. Standard library only: the command's Python may be another one.
+that failed is named; so is one that is stopped. Standard library only: the command's Python may be another one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from vivace.protocol.rank import RANK_VARIABLE, WORLD_VARIABLE
 from vivace.protocol.request import VARIABLE, ProcessRequest
 from vivace.scale.ending import RankEnd, read_ends
 from vivace.scale.place import SCALE_VARIABLE, ScalePlace
+from vivace.scale.stopped import Stopped
 
 __all__ = ["launch", "launch_in_job", "main", "over_ranks"]
 
 _POLL_S = 0.02  # in which two ends are not told apart, if a rank was aborted
+_LOOK_S = 1.0  # at whether a rank is stopped
 _SEED_BITS = 32  # as many as numpy takes
 _LONGEST_LINE = 300
 _TOGETHER_S = 2.0  # what ends so soon after a failure ended by itself: perhaps it is the cause
@@ -72,8 +74,17 @@ def launch_in_job(command: Sequence[str], folder: Path) -> int:
         command, ScalePlace(rank, world, meet, local, own_gpu, _seed_of_the_job(meet), str(folder)), gpus, folder
     )
     with _passed_on([process]):
-        code = process.wait()
-    return code if code >= 0 else 128 - code
+        return _wait_for_one(process, rank)
+
+
+def _wait_for_one(process: subprocess.Popen[bytes], rank: int) -> int:
+    stopped = Stopped()
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(_LOOK_S)
+            return code if code >= 0 else 128 - code
+        if (found := stopped.look([process.pid])) is not None:
+            return _tell_stopped([process], rank, found[1])
 
 
 def _seed_of_the_job(meet: str) -> int:
@@ -114,8 +125,13 @@ def _gpus() -> list[str]:
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], folder: Path, meeting: Path) -> int:
     ended_at: dict[int, float] = {}
+    stopped, looked_at = Stopped(), time.monotonic()
     while len(ended_at) < len(processes):
         _note_ends(processes, ended_at)
+        if time.monotonic() - looked_at > _LOOK_S:
+            looked_at = time.monotonic()
+            if (found := stopped.look([process.pid for process in processes])) is not None:
+                return _tell_stopped(processes, *found)
         if any(processes[rank].returncode for rank in ended_at):
             until = time.monotonic() + _TOGETHER_S
             while time.monotonic() < until and len(ended_at) < len(processes):
@@ -158,6 +174,16 @@ def _tell_failure(
     return code if code >= 0 else 128 - code
 
 
+def _tell_stopped(processes: Sequence[subprocess.Popen[bytes]], rank: int, process: int) -> int:
+    sys.stderr.write(
+        f"vivace: rank {rank} is stopped (process {process}, by SIGSTOP or a debugger), and the others wait for it: "
+        "the training ends\n"
+    )
+    sys.stderr.flush()
+    _end(processes, process)
+    return 128 + signal.SIGSTOP
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -177,10 +203,14 @@ def _last_line(log: Path) -> str:
     return lines[-1][:_LONGEST_LINE] if lines else ""
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _end(processes: Sequence[subprocess.Popen[bytes]], stopped: int | None = None) -> None:
+    """``stopped``: a process that has to go on in order to end."""
     for process in processes:
         if process.poll() is None:
             process.terminate()
+    if stopped is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(stopped, signal.SIGCONT)
     until = time.monotonic() + _GRACE_S
     while time.monotonic() < until and any(process.poll() is None for process in processes):
         time.sleep(_POLL_S)
