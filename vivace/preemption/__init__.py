@@ -13,7 +13,7 @@
 Runs in the user's training process: standard library and torch only, Python 3.9.
 
 ``guard`` has the signals and the agreement of the ranks, ``checkpoint`` the files, ``requeueing`` the talk with Slurm,
-``job_files`` the talk with vivace's job script, ``leaving`` the last moments of a rank.
+``peers`` the other ranks, ``job_files`` the talk with vivace's job script, ``leaving`` the last moments of a rank.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from vivace.preemption.job_files import is_first_rank, note_checkpoint
+from vivace.preemption.peers import Peers, split_ranks
 
 __all__ = ["CheckpointError", "load_newest", "save_atomically"]
 
@@ -48,7 +49,37 @@ def save_atomically(
     """``torch.save`` that leaves the old file or the new one, never half of one. A link stays a link.
 
     ``keep=2`` keeps the one before as ``PATH.1``, ``keep=3`` also ``PATH.2``; ``load_newest`` falls back on them.
+
+    In a training that vivace splits over ranks (``vivace run --ranks``) every rank calls this, and rank 0 writes.
     """
+    ranks = split_ranks()
+    if ranks is None:
+        _save(state, path, write, keep)
+    else:
+        _save_with(ranks, state, path, write, keep)
+
+
+def _save_with(ranks: Peers, state: Any, path: Any, write: Any, keep: int) -> None:
+    """All ranks go through the state, for parts of it may lie on several. They return together, so that each of them
+    finds the file, and fail together: what the script does about an error it does on all ranks."""
+    failure: BaseException | None = None
+    try:
+        if ranks.rank == 0:
+            _save(state, path, write, keep)
+        else:
+            with open(os.devnull, "wb") as nothing:
+                (write or _torch_save)(state, nothing)
+    except Exception as error:
+        failure = error
+    number = 0 if failure is None else getattr(failure, "errno", None) or errno.EIO
+    number = ranks.ask_most(number)()
+    if failure is not None:
+        raise failure
+    if number:
+        raise OSError(number, f"another rank could not save: {os.strerror(number)}", os.fspath(path))
+
+
+def _save(state: Any, path: str | os.PathLike[str], write: Callable[[Any, Any], None] | None, keep: int) -> None:
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(target)

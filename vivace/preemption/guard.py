@@ -13,12 +13,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from enum import IntEnum
 from types import FrameType
 from typing import Any, NoReturn
 
 from vivace.preemption.job_files import JobFiles, JobWord, is_first_rank
-from vivace.preemption.leaving import WARNINGS, agreeing, initialized_distributed, leaving, listening
+from vivace.preemption.leaving import WARNINGS, leaving, listening
+from vivace.preemption.peers import Peers, find_peers
 from vivace.preemption.requeueing import EXIT_INTERRUPTED, max_requeues_of, requeue
 
 __all__ = ["Preemption", "protect_worker"]
@@ -58,8 +60,8 @@ class Preemption:
         self._every_s = None if save_every_minutes is None else save_every_minutes * 60
         self._steps, self._since_s = 0, time.monotonic()
         self._pid = os.getpid()
-        self._group: Any = None
-        self._pending: tuple[Any, Any] | None = None
+        self._peers: Peers | None = None
+        self._pending: Callable[[], int] | None = None
         self._previous: dict[int, Any] = {number: signal.signal(number, self._note) for number in SIGNALS}
         listening.add(self._pid)
         self._job = JobFiles.of_this_job()
@@ -95,15 +97,15 @@ class Preemption:
 
     def _agree(self) -> _Wish:
         self._steps += 1
-        dist = initialized_distributed()
-        wish = self._own_wish() if dist is None else self._answer()
+        self._peers = self._peers or find_peers()
+        wish = self._own_wish() if self._peers is None else self._answer()
         if self._every_steps is not None and self._steps >= self._every_steps:  # all ranks count alike
             wish = max(wish, _Wish.SAVE)
         if wish is not _Wish.GO_ON:
             self._steps, self._since_s = 0, time.monotonic()
         self.stopping = self.stopping or wish is _Wish.STOP
-        if dist is not None:
-            self._pending = self._question(dist)
+        if self._peers is not None:
+            self._pending = self._peers.ask_most(int(self._own_wish()))
         return wish
 
     def _own_wish(self) -> _Wish:
@@ -113,23 +115,10 @@ class Preemption:
         due = self._every_s is not None and time.monotonic() - self._since_s >= self._every_s
         return _Wish.SAVE if due else _Wish.GO_ON
 
-    def _question(self, dist: Any) -> tuple[Any, Any]:
-        import torch
-
-        if self._group is None:  # gloo, also beside NCCL: the flag lives on the CPU and no GPU waits for it
-            self._group = dist.new_group(backend="gloo")
-            agreeing.add(os.getpid())
-        flag = torch.tensor([int(self._own_wish())], dtype=torch.int32)
-        return dist.all_reduce(flag, op=dist.ReduceOp.MAX, group=self._group, async_op=True), flag
-
     def _answer(self) -> _Wish:
-        """What the ranks said at the previous step; every rank reads the same reduced flag."""
-        if self._pending is None:
-            return _Wish.GO_ON
-        work, flag = self._pending
-        self._pending = None
-        work.wait()
-        return _Wish(int(flag.item()))
+        """What the ranks said at the previous step; every rank reads the same answer."""
+        asked, self._pending = self._pending, None
+        return _Wish.GO_ON if asked is None else _Wish(asked())
 
     def requeue_and_exit(self) -> NoReturn:
         """End this rank with ``EXIT_INTERRUPTED``, after all ranks came here and rank 0 saw to the requeue.
@@ -137,17 +126,17 @@ class Preemption:
         vivace's job script requeues then. In a script of your own rank 0 asks ``scontrol``; where there is none (in a
         container) the exit code tells the batch script to do it.
         """
-        dist = initialized_distributed()
+        self._peers = self._peers or find_peers()
         for number in SIGNALS:  # from here on nothing may interrupt: srun signals the slower ranks when one has ended
             signal.signal(number, signal.SIG_IGN)
-        if dist is not None:
+        if self._peers is not None:
             self._answer()
-            dist.barrier(group=self._group)
-        if is_first_rank() if dist is None else dist.get_rank() == 0:
+            self._peers.wait_for_all()
+        if is_first_rank() if self._peers is None else self._peers.rank == 0:
             name = signal.Signals(self.signal).name if self.signal else "a signal to another rank"
             print(f"vivace: stopped by {name}; {self._ask_to_go_on()}", file=sys.stderr, flush=True)
-        if dist is not None:
-            dist.barrier(group=self._group)
+        if self._peers is not None:
+            self._peers.wait_for_all()
             leaving.add(os.getpid())
         sys.exit(EXIT_INTERRUPTED)
 

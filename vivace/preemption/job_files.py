@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from vivace.protocol.rank import RANK_VARIABLE
+
 __all__ = ["VARIABLE", "JobFiles", "JobState", "JobWord", "is_first_rank", "note_checkpoint", "read_state"]
 
 VARIABLE = "VIVACE_JOB_FILES"  # set by the job script: the path of both files, without their endings
@@ -94,5 +96,7 @@ def note_checkpoint(path: Path) -> None:
 
 
 def is_first_rank(environment: Mapping[str, str] = os.environ) -> bool:
-    """Before torch.distributed is there. Under srun torchrun all ranks of a node have torchrun's SLURM_PROCID."""
-    return (environment.get("RANK") or environment.get("SLURM_PROCID") or "0") == "0"
+    """Before torch.distributed is there. vivace's own variable first: it hides the others from a script that it splits.
+    Under srun torchrun all ranks of a node have torchrun's SLURM_PROCID."""
+    names = (RANK_VARIABLE, "RANK", "SLURM_PROCID")
+    return next((environment[name] for name in names if environment.get(name)), "0") == "0"

@@ -116,6 +116,11 @@ class Group:
     def wait_for_all(self) -> None:
         self._gloo.barrier().wait()
 
+    def beside(self, name: str) -> Any:
+        """A gloo group of the same ranks for questions whose answers are read later, among other exchanges."""
+        store = dist.PrefixStore(f"vivace/{name}", self._store)
+        return dist.ProcessGroupGloo(store, self.rank, self.world, self._timeout)
+
 
 def _store(place: ScalePlace) -> Any:
     how, _, where = place.meet.partition(":")

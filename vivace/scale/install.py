@@ -28,6 +28,7 @@ from vivace.scale.loader import OwnRows
 from vivace.scale.place import ScalePlace
 from vivace.scale.plan import Planner
 from vivace.scale.row_edges import whole_at_the_edges
+from vivace.scale.stopping import stop_together
 from vivace.scale.zero1 import SharedStates
 
 __all__ = ["install"]
@@ -69,6 +70,7 @@ def install(place: ScalePlace, shared_states: bool, tell: Tell) -> None:
     whole_at_the_edges()
     loaders.install()
     forwards.install()
+    stop_together(group)
     if place.rank > 0:
         _keep_files_apart(place.folder)
 

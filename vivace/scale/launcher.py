@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from vivace.preemption.requeueing import EXIT_INTERRUPTED
 from vivace.protocol.rank import RANK_VARIABLE, WORLD_VARIABLE
 from vivace.protocol.request import VARIABLE, ProcessRequest
 from vivace.scale.ending import RankEnd, read_ends
@@ -137,7 +138,10 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], folder: Path, meeting: P
             while time.monotonic() < until and len(ended_at) < len(processes):
                 time.sleep(_POLL_S)
                 _note_ends(processes, ended_at)
+            codes = {processes[rank].returncode for rank in ended_at}
             _end(processes)
+            if EXIT_INTERRUPTED in codes:  # all ranks had saved before the first of them left, and rank 0 has said so
+                return EXIT_INTERRUPTED
             return _tell_failure(processes, ended_at, folder, read_ends(meeting))
         time.sleep(_POLL_S)
     return 0
@@ -235,7 +239,8 @@ def _passed_on(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # srun signals the slower ranks once one has ended. Ours have ended too: their exit code must get out.
+            signal.signal(number, signal.SIG_IGN if handler is signal.SIG_DFL else handler)
 
 
 def main() -> None:
