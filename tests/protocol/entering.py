@@ -8,11 +8,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BOOTSTRAP = ROOT / "vivace" / "measure" / "bootstrap" / "sitecustomize.py"
-# The bootstrap calls the door, which imports practices by their names; scripts import the last two themselves.
+# The bootstrap calls the door, which imports practices by their names; scripts import the last three themselves.
 ENTRIES = (
     "vivace.door",
     *(f"vivace.practices.{path.stem}" for path in (ROOT / "vivace" / "practices").glob("*.py")),
     "vivace.preemption",
+    "vivace.checkpoint",
     "vivace.distributed",
 )
 

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from vivace.preemption.durable import SAVING, first_line, write_durably
 from vivace.preemption.job_files import is_first_rank, note_checkpoint
 from vivace.preemption.peers import Peers, split_ranks
 
 __all__ = ["CheckpointError", "load_newest", "save_atomically"]
 
-_SAVING = ".saving"
 _ABANDONED_S = 3600.0  # a file that a killed process was writing; no save pauses that long
 
 
@@ -83,21 +83,7 @@ def _save(state: Any, path: str | os.PathLike[str], write: Callable[[Any, Any], 
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     _remove_abandoned(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{time.time_ns():x}{_SAVING}")
-    try:
-        with open(temporary, "xb") as file:  # with the umask's mode
-            (write or _torch_save)(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        _rotate(target, keep)
-        os.replace(temporary, target)
-        _flush_folder(target.parent)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        cause = error.__context__
-        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):  # torch hides it
-            raise OSError(cause.errno, cause.strerror, str(target)) from error
-        raise
+    write_durably(target, lambda file: (write or _torch_save)(state, file), lambda: _rotate(target, keep))
     note_checkpoint(target)
 
 
@@ -152,7 +138,7 @@ def _load(file: Path, map_location: Any) -> Any:
     except Exception as error:
         if _loads_on_the_cpu(file):
             raise  # the file is whole: the device is not there, or too small
-        raise _Damaged(_first_line(error)) from error
+        raise _Damaged(first_line(error)) from error
 
 
 def _check_sums(file: Path) -> None:
@@ -164,9 +150,9 @@ def _check_sums(file: Path) -> None:
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        raise _Damaged(_first_line(error)) from error
+        raise _Damaged(first_line(error)) from error
     except Exception as error:  # zipfile meets damage with many kinds of errors
-        whole = "is empty" if file.stat().st_size == 0 else f"is truncated or no checkpoint ({_first_line(error)})"
+        whole = "is empty" if file.stat().st_size == 0 else f"is truncated or no checkpoint ({first_line(error)})"
         raise _Damaged(whole) from error
     if wrong is not None:
         raise _Damaged(f"has a wrong checksum in {wrong}")
@@ -180,10 +166,6 @@ def _loads_on_the_cpu(file: Path) -> bool:
     except Exception:
         return False
     return True
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _set_aside(damaged: dict[Path, str], loaded: Path) -> None:
@@ -213,19 +195,10 @@ def _rotate(target: Path, keep: int) -> None:
 
 
 def _remove_abandoned(target: Path) -> None:
-    for file in target.parent.glob(f".{target.name}.*{_SAVING}"):
+    for file in target.parent.glob(f".{target.name}.*{SAVING}"):
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > _ABANDONED_S:
                 file.unlink()
-
-
-def _flush_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # some network file systems cannot
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _torch_save(state: Any, file: Any) -> None:
