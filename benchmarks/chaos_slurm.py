@@ -1,4 +1,6 @@
-"""Random faults in jobs that train ``examples/preemptible.py`` on a real Slurm: what became of each, and what it cost.
+"""Random faults in jobs that train on a real Slurm: what became of each, and what it cost.
+
+The jobs train ``examples/preemptible.py``, or a script for one process that vivace splits over ranks.
 
     python benchmarks/chaos_slurm.py [--faults 220] [--jobs 8] [--seed 1] [--minutes 40]
 
@@ -40,7 +42,7 @@ FIELDS = (
 SHAPES = {  # and how often each is drawn: a start costs seconds of a core for each rank
     Shape(Launcher.PLAIN, 1): 6, Shape(Launcher.TORCHRUN, 1): 3, Shape(Launcher.TORCHRUN, 2): 3,
     Shape(Launcher.TORCHRUN, 4): 1, Shape(Launcher.SRUN, 1): 6, Shape(Launcher.SRUN, 2): 3, Shape(Launcher.SRUN, 4): 1,
-    Shape(Launcher.NODES, 2): 1, Shape(Launcher.NODES, 4): 1,
+    Shape(Launcher.NODES, 2): 1, Shape(Launcher.NODES, 4): 1, Shape(Launcher.SPLIT, 2): 2, Shape(Launcher.SPLIT, 4): 1,
 }  # fmt: skip
 NODES = 7  # the last one for jobs that are preempted
 
@@ -63,28 +65,30 @@ def random_plan(number: int, seed: int, site: Site, only: str) -> Plan:
 
 
 def _drawn(dice: random.Random, possible: list[Fault], count: int) -> list[Fault]:
-    """A job without requeueing can take one fault only; else the options of a job's faults go together."""
+    """A job without requeueing takes one fault only, one with slow steps two; the options of its faults go together."""
     faults = dice.choices(possible, [fault.weight for fault in possible], k=count)
     alone = [fault for fault in faults if NO_REQUEUE in fault.options]
-    return alone[:1] or faults
+    slow = [fault for fault in faults if fault.slow]
+    return alone[:1] or (slow[:2] if slow else faults)
 
 
-def references(site: Site) -> dict[int, Reference]:
-    """Undisturbed, by the number of ranks: how they are started makes no difference."""
-    alone = {
-        ranks: Training(site.bench(disk), "reference", Shape(Launcher.SRUN, ranks), step_s=0.0)
-        for disk, ranks in enumerate(sorted({shape.ranks for shape in SHAPES}))
-    }
-    for training in alone.values():
-        training.send()
+def reference_of(shape: Shape) -> Shape:
+    """How the ranks of the example are started makes no difference."""
+    return shape if shape.launcher is Launcher.SPLIT else Shape(Launcher.SRUN, shape.ranks)
+
+
+def references(site: Site) -> dict[Shape, Reference]:
+    """Undisturbed trainings, one after the other."""
     found = {}
-    for ranks, training in alone.items():
-        wait(f"the reference of {ranks} ranks", lambda job=training.job: site.state(job) in FINAL)  # type: ignore[misc]
+    for shape in dict.fromkeys(map(reference_of, SHAPES)):
+        training = Training(site.bench(0), "reference", shape, step_s=0.0)
+        training.send()
+        wait(f"the reference of {shape}", lambda job=training.job: site.state(job) in FINAL)  # type: ignore[misc]
         state = training.saved()
         assert state is not None, training.log("stderr")
         assert state["step"] == STEPS, training.log("stderr")
-        found[ranks] = Reference(training.losses(), state["model"])
-    say(f"references: {', '.join(map(str, found))} ranks")
+        found[shape] = Reference(training.losses(), state["model"])
+    say(f"{len(found)} references")
     return found
 
 
@@ -105,7 +109,7 @@ class Crew:
             with self.lock:
                 plan = random_plan(next(self.numbers), self.asked.seed, self.site, self.asked.only)
             try:
-                for hit in run_trial(self.site, disk, plan, self.references[plan.shape.ranks]):
+                for hit in run_trial(self.site, disk, plan, self.references[reference_of(plan.shape)]):
                     self._write(hit)
             except Exception as error:  # one trial must not take the others with it
                 traceback.print_exc()

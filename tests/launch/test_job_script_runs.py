@@ -33,8 +33,9 @@ def started(folder: Path, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
     script.write_text(render(prepare(request, find_target("jean-zay-a100")), place))
     path = f"{programs}:{os.environ['PATH']}"
     return subprocess.Popen(
-        ["bash", str(script)], env=environment(PATH=path, SLURM_JOB_ID="7"), cwd=folder, start_new_session=True
-    )
+        ["bash", str(script)], env=environment(PATH=path, SLURM_JOB_ID="7"), cwd=folder, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a background shell
+    )  # fmt: skip
 
 
 def wait_for(happened: Callable[[], object]) -> None:
@@ -70,3 +71,40 @@ def test_a_command_that_is_stopped_and_continued_is_waited_for(tmp_path: Path, w
     assert job.poll() is None
     (tmp_path / "go").touch()
     assert job.wait(200) == 7
+
+
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_whoever_ends_the_script_alone_ends_the_command_and_its_code_gets_out(tmp_path: Path, number: signal.Signals):
+    """The script died of it, the job read FAILED at once, and what the command still had to save was lost."""
+    program = "trap 'echo heard >heard; exit 7' TERM; touch started; while :; do sleep 0.05; done"
+    job = started(tmp_path, ("bash", "-c", program))
+    wait_for((tmp_path / "started").exists)
+    os.kill(job.pid, number)
+    assert job.wait(200) == 7
+    assert (tmp_path / "heard").exists()
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_ranks_that_listen_are_told_by_the_file(tmp_path: Path, number: signal.Signals):
+    program = (
+        "trap 'exit 9' TERM; echo listening >7.state; touch started; until [ -e 7.told ]; do sleep 0.05; done; exit 3"
+    )
+    job = started(tmp_path, ("bash", "-c", program))
+    wait_for((tmp_path / "started").exists)
+    os.kill(job.pid, number)
+    assert job.wait(200) == 3
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_a_command_that_is_done_is_not_interrupted(tmp_path: Path, number: signal.Signals):
+    program = "trap 'exit 9' TERM; echo done >7.state; touch started; until [ -e go ]; do sleep 0.05; done; exit 0"
+    job = started(tmp_path, ("bash", "-c", program))
+    wait_for((tmp_path / "started").exists)
+    for _ in range(3):
+        os.kill(job.pid, number)
+        time.sleep(0.1)
+    (tmp_path / "go").touch()
+    assert job.wait(200) == 0

@@ -19,6 +19,8 @@ __all__ = ["FAULTS", "NO_REQUEUE", "PREEMPTIBLE", "faults_for"]
 FAULTS: list[Fault] = []
 WITH_TORCHRUN = frozenset({Launcher.TORCHRUN})
 WITH_SRUN = frozenset(Launcher) - {Launcher.PLAIN}
+SRUN_RANKS = WITH_SRUN - WITH_TORCHRUN
+WITH_VIVACE = frozenset({Launcher.SPLIT})
 ONE_NODE = frozenset(Launcher) - {Launcher.NODES}
 PREEMPTIBLE, NO_REQUEUE = "--partition=preempt", "--no-requeue"
 
@@ -32,6 +34,8 @@ def _signal(role: Role, number: signal.Signals) -> Happening:
     def happens(strike: Strike) -> Iterator[None]:
         if role is Role.SCRIPT:
             strike.one(Role.RANK)  # else its trap may not be there yet
+        elif number is signal.SIGTERM:
+            strike.await_listening()
         strike.kill(role, number)
         yield
 
@@ -58,6 +62,8 @@ def _step_signal(name: str) -> Happening:
     @contextmanager
     def happens(strike: Strike) -> Iterator[None]:
         strike.one(Role.RANK)
+        if name == "TERM":
+            strike.await_listening()
         strike.slurm("scancel", f"--signal={name}", strike.job)
         yield
 
@@ -65,23 +71,28 @@ def _step_signal(name: str) -> Happening:
 
 
 SIGNAL, EXPECT = signal.Signals, Expect
-for _number in (SIGNAL.SIGUSR1, SIGNAL.SIGUSR2, SIGNAL.SIGTERM):
+for _number in (SIGNAL.SIGUSR1, SIGNAL.SIGUSR2):
     _add(f"{_number.name} to a rank", EXPECT.SAVES, _signal(Role.RANK, _number))
+_add("SIGTERM to a rank", EXPECT.TERMINATES, _signal(Role.RANK, SIGNAL.SIGTERM))
 for _number in (SIGNAL.SIGKILL, SIGNAL.SIGSEGV, SIGNAL.SIGINT, SIGNAL.SIGHUP):
     _add(f"{_number.name} to a rank", EXPECT.CRASHES, _signal(Role.RANK, _number))
-for _name in ("USR1", "USR2", "TERM"):
+for _name, _expect in (("USR1", EXPECT.SAVES), ("USR2", EXPECT.SAVES), ("TERM", EXPECT.TERMINATES)):
     # Without srun there is no step but the batch script's, which such a signal does not reach.
-    _add(f"SIG{_name} to all processes of the step", EXPECT.SAVES, _step_signal(_name), launchers=WITH_SRUN)
+    _add(f"SIG{_name} to all processes of the step", _expect, _step_signal(_name), launchers=WITH_SRUN)
 _add("SIGUSR1 to torchrun", EXPECT.UNTOUCHED, _signal(Role.TORCHRUN, SIGNAL.SIGUSR1), launchers=WITH_TORCHRUN)
-_add("SIGTERM to torchrun", EXPECT.SAVES, _signal(Role.TORCHRUN, SIGNAL.SIGTERM), launchers=WITH_TORCHRUN)
+_add("SIGTERM to torchrun", EXPECT.TERMINATES, _signal(Role.TORCHRUN, SIGNAL.SIGTERM), launchers=WITH_TORCHRUN)
 for _number in (SIGNAL.SIGKILL, SIGNAL.SIGINT, SIGNAL.SIGHUP):
     _add(f"{_number.name} to torchrun", EXPECT.CRASHES, _signal(Role.TORCHRUN, _number), launchers=WITH_TORCHRUN)
-_add("SIGUSR1 to srun", EXPECT.SAVES, _signal(Role.SRUN, SIGNAL.SIGUSR1), launchers=WITH_SRUN - WITH_TORCHRUN)
+_add("SIGUSR1 to srun", EXPECT.SAVES, _signal(Role.SRUN, SIGNAL.SIGUSR1), launchers=SRUN_RANKS)
+_add("SIGTERM to vivace run", EXPECT.TERMINATES, _signal(Role.RUN, SIGNAL.SIGTERM), launchers=WITH_VIVACE)
+_add("SIGUSR1 to vivace run", EXPECT.SAVES, _signal(Role.RUN, SIGNAL.SIGUSR1), launchers=WITH_VIVACE)
+_add("SIGKILL to vivace run", EXPECT.CRASHES, _signal(Role.RUN, SIGNAL.SIGKILL), launchers=WITH_VIVACE)
 _add("SIGTERM to srun", EXPECT.ANY, _signal(Role.SRUN, SIGNAL.SIGTERM), launchers=WITH_SRUN)
 _add("SIGKILL to srun", EXPECT.CRASHES, _signal(Role.SRUN, SIGNAL.SIGKILL), launchers=WITH_SRUN)
 _add("SIGUSR1 to the batch script", EXPECT.SAVES, _signal(Role.SCRIPT, SIGNAL.SIGUSR1), weight=4)
-for _number in (SIGNAL.SIGTERM, SIGNAL.SIGKILL, SIGNAL.SIGHUP, SIGNAL.SIGINT):
-    _add(f"{_number.name} to the batch script", EXPECT.ANY, _signal(Role.SCRIPT, _number), weight=1)
+for _number in (SIGNAL.SIGTERM, SIGNAL.SIGHUP, SIGNAL.SIGINT):
+    _add(f"{_number.name} to the batch script", EXPECT.TERMINATES, _signal(Role.SCRIPT, _number))
+_add("SIGKILL to the batch script", EXPECT.ANY, _signal(Role.SCRIPT, SIGNAL.SIGKILL), weight=1)
 _add("a rank stopped and continued", EXPECT.UNTOUCHED, _pause(Role.RANK))
 _add("torchrun stopped and continued", EXPECT.UNTOUCHED, _pause(Role.TORCHRUN), launchers=WITH_TORCHRUN)
 _add("srun stopped and continued", EXPECT.UNTOUCHED, _pause(Role.SRUN), launchers=WITH_SRUN)

@@ -63,7 +63,7 @@ def broken_by_fault(seen: Seen) -> list[Law]:
     if any(life.first < seen.saved_step for life in after) or any(steps > SAVE_STEPS for steps in lost):
         laws.append(Law.LOST)
     if seen.alone and not seen.finished_before:
-        if seen.expect is Expect.SAVES:
+        if seen.expect in (Expect.SAVES, Expect.TERMINATES):
             if seen.outcome is Outcome.ENDED:
                 laws.append(Law.ENDED_BY_WARNING)
             if any(steps > 0 for steps in lost):
@@ -71,7 +71,8 @@ def broken_by_fault(seen: Seen) -> list[Law]:
         if seen.expect is Expect.UNTOUCHED and (after or seen.outcome is Outcome.ENDED):
             laws.append(Law.NOT_UNTOUCHED)
     harmless = seen.expect in (Expect.SAVES, Expect.UNTOUCHED, Expect.REQUEUED)
-    if seen.outcome is Outcome.ENDED and seen.all_ranks_done and (harmless and not seen.finished_before):
+    harmless = harmless or (seen.expect is Expect.TERMINATES and not seen.finished_before)
+    if seen.outcome is Outcome.ENDED and seen.all_ranks_done and harmless:
         laws.append(Law.FALSE_FAILED)
     return laws
 

@@ -14,6 +14,8 @@ class Role(Enum):
     SCRIPT = "the batch script"
     SRUN = "srun"
     TORCHRUN = "torchrun"
+    RUN = "vivace run"
+    """One of them for each rank of a split training."""
     RANK = "a rank"
 
 
@@ -43,6 +45,10 @@ def _role(words: list[str]) -> Role | None:
     if program.startswith("python"):
         if "torch.distributed.run" in words:
             return Role.TORCHRUN
-        if any(word.endswith("preemptible.py") for word in words):
+        if words[1:4] == ["-m", "vivace", "run"]:
+            return Role.RUN
+        if words[1:3] == ["-m", "vivace.scale.launcher"]:
+            return None
+        if any(word.endswith(("preemptible.py", "split.py")) for word in words):
             return Role.RANK
     return None

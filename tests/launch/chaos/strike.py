@@ -27,6 +27,7 @@ class Expect(Enum):
 
     UNTOUCHED = "goes on"
     SAVES = "saves, is requeued, loses nothing"
+    TERMINATES = "the same; after the training is done SIGTERM ends a process as ever"
     REQUEUED = "is requeued by Slurm"
     CRASHES = "ends, and is tried again where that was asked for"
     ANY = "only the general laws"
@@ -55,6 +56,11 @@ class Strike:
             os.kill(self.one(role), number)
         except ProcessLookupError as error:
             raise Missed(role.value) from error
+
+    def await_listening(self) -> None:
+        """A process that still imports dies of SIGTERM, as any does: rank 0 of this start says that it listens."""
+        if not self.training.state_file.exists() or not self.training.lives():
+            raise Missed("a rank that listens")
 
     def warn(self) -> None:
         """As Slurm does before the time limit, also while its controller is not there to do it."""

@@ -1,4 +1,5 @@
-"""``examples/preemptible.py`` as a job of vivace's, and what can be read about it from outside: log and checkpoint."""
+"""``examples/preemptible.py`` (or, split by vivace, ``split.py``) as a job of vivace's, and what its log and
+checkpoint say from outside."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ __all__ = ["SAVE_STEPS", "STEPS", "Launcher", "Life", "Shape", "Training", "live
 
 QUICK = Path(__file__).with_name("quick.py")
 EXAMPLE = ROOT / "examples" / "preemptible.py"
+SPLIT = Path(__file__).with_name("split.py")
 STEPS = 80
 SAVE_STEPS = 10
 _EVENT = re.compile(r"rank 0 of \d+ on \S+ begins at step (\d+)|step (\d+) rank 0 loss")
@@ -29,6 +31,8 @@ class Launcher(Enum):
     TORCHRUN = "torchrun"
     SRUN = "srun"
     NODES = "srun, two nodes"
+    SPLIT = "vivace run --with ddp"
+    """A script for one process, split over the ranks that srun starts."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,22 @@ class Shape:
             return ("--gpus", str(self.ranks), "--gpus-per-task", str(self.ranks))
         if self.launcher is Launcher.NODES:  # a job on two nodes has them whole
             return ("--gpus", "8", "--gpus-per-task", str(8 // self.ranks))
-        return ("--gpus", str(self.ranks))
+        mode = ("--with", "ddp") if self.launcher is Launcher.SPLIT else ()
+        return ("--gpus", str(self.ranks), *mode)
 
     @property
-    def head(self) -> tuple[str, ...]:
+    def script(self) -> tuple[str, ...]:
         python = (sys.executable,)
+        if self.launcher is Launcher.SPLIT:
+            return (*python, str(SPLIT))
         if self.launcher is Launcher.TORCHRUN:
-            return (*python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}")
-        return python
+            python += ("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}")
+        return (*python, str(QUICK), str(EXAMPLE))
+
+    @property
+    def speakers(self) -> int:
+        """The ranks whose words are in the log."""
+        return 1 if self.launcher is Launcher.SPLIT else self.ranks
 
 
 @dataclass(frozen=True)
@@ -91,9 +103,14 @@ class Training:
     def job(self) -> str:
         return str(self.records[-1]["job_id"])
 
+    @property
+    def state_file(self) -> Path:
+        """Where rank 0 of the present start says what it does (``vivace.preemption.job_files``)."""
+        return Path(self.records[-1]["stdout"]).with_name(f"{self.job}.state")
+
     def send(self) -> None:
         words = ("--steps", str(STEPS), "--save-steps", str(SAVE_STEPS), "--step-seconds", str(self.step_s))
-        command = (*self.shape.head, str(QUICK), str(EXAMPLE), *words, "--checkpoint", str(self.checkpoint))
+        command = (*self.shape.script, *words, "--checkpoint", str(self.checkpoint))
         options = ("--name", self.name, *self.shape.options, *self.options)
         wait("Slurm to take the job", lambda: self._send(options, command))
 

@@ -20,7 +20,8 @@ from launch.slurm_cluster import FINAL
 
 __all__ = ["Hit", "Plan", "Reference", "plan_of", "run_trial"]
 
-_SLOW_STEP_S, _STEP_S = 1.2, 0.1
+_SLOW_STEP_S, _STEP_S = 2.0, 0.1
+_SLOW_FAULTS_UNTIL = 20  # steps: Slurm takes up to two minutes over a time limit
 _MORE_STEPS = 4  # until a training counts as gone on
 _TRIES = 40
 _ASK_EVERY_S = 2.0
@@ -75,9 +76,10 @@ class Hit:
 def plan_of(name: str, shape: Shape, faults: Sequence[Fault], seed: int, options: Sequence[str] = ()) -> Plan:
     """The faults come at random steps, the first perhaps before the first step (-1)."""
     dice = random.Random(seed)
-    steps = sorted(dice.randrange(-1, STEPS) for _ in faults)
+    slow = any(fault.slow for fault in faults)
+    steps = sorted(dice.randrange(-1, _SLOW_FAULTS_UNTIL if slow else STEPS) for _ in faults)
     asked = dict.fromkeys([*options, *(option for fault in faults for option in fault.options)])
-    step_s = _SLOW_STEP_S if any(fault.slow for fault in faults) else _STEP_S
+    step_s = _SLOW_STEP_S if slow else _STEP_S
     planned = tuple(Planned(fault, step) for fault, step in zip(faults, steps, strict=True))
     return Plan(name, shape, planned, tuple(asked), step_s, seed)
 
@@ -162,7 +164,7 @@ class _Trial:
             untrue_words = self._untrue_in_silence() if planned.fault.silences else self._untrue()
         outcome = self._outcome(planned, lives)
         hit.state = self.site.state(training.job)
-        all_done = training.ranks_done() >= self.plan.shape.ranks
+        all_done = training.ranks_done() >= self.plan.shape.speakers
         if outcome is Outcome.ENDED:
             untrue_words = untrue_words or self._untrue()
             hit.state = self.site.state(training.job)
@@ -222,7 +224,7 @@ class _Trial:
             wait("the end", self.over)
             if self.over() == "COMPLETED":
                 return
-            if last is not None and self.training.ranks_done() >= self.plan.shape.ranks:
+            if last is not None and self.training.ranks_done() >= self.plan.shape.speakers:
                 last.broken.append(f"{Law.FALSE_FAILED.value}: {self.over()}")
             self.send()
         raise GaveUp("gave up waiting for: the end, sent again three times")

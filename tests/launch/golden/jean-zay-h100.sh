@@ -41,9 +41,11 @@ pass_the_warning_on() {  # Slurm gives it to this script alone: torchrun and oth
         listening | saved) date +%FT%T >"$vivace_files.told" && return ;;  # it looks at this file
     esac
     date +%FT%T >"$vivace_files.told"  # for ranks that begin to listen later
-    [ -z "$vivace_command" ] || kill -USR1 "$vivace_command"  # for a command that handles the signal by itself
+    [ -z "$vivace_command" ] || kill -"$1" "$vivace_command"  # for a command that handles the signal by itself
 }
-trap pass_the_warning_on USR1
+trap 'pass_the_warning_on USR1' USR1
+# Whoever wants this script alone to end wants the command to: a script that is gone leaves a job that reads FAILED.
+trap '[ -n "$vivace_command" ] || exit 143; pass_the_warning_on TERM' TERM HUP INT
 
 cd /home/me/project || exit 1
 
@@ -66,11 +68,12 @@ set -m  # the command in the background, so that a warning is heard at once, and
 code=0
 srun --kill-on-bad-exit=1 --cpus-per-task=24 \
     bash -c 'export RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS
-        trap "" USR1; exec "$@"' rank \
+        trap "" USR1 USR2; exec "$@"' rank \
     python dlojz.py --batch-size 128 &
 vivace_command=$!
 set +m  # else bash takes a command that is stopped (in a suspended job) for one that has ended
 while warned=; wait "$vivace_command"; code=$?; [ -n "$warned" ]; do :; done
+trap : USR1 TERM HUP INT  # the command has ended: what it ended with must get out
 
 ask_state() {  # while Slurm's controller is down, asks again with longer pauses, for as long as the job may run
     local pause=5 answer
@@ -115,9 +118,10 @@ if [ "$code" -eq 85 ] || [ "$(rank_0_says)" = saved ]; then
     code=85
     date +%FT%T >>"$vivace_files.saved"
     job_goes_on && start_again
-# 138: SIGUSR1 ended it. It had not yet begun to listen when it saved before, or when it has just begun to run.
-elif [ "$code" -eq 138 ] && [ "$(rank_0_says)" != done ] &&
-    { [ -e "$vivace_files.saved" ] || [ "$SECONDS" -lt 180 ]; }; then
+# It was told to stop and had not yet begun to listen: it saved before, or has just begun to run. 138: SIGUSR1 ended it;
+# 143: SIGTERM, from this script.
+elif { [ "$code" -eq 138 ] || { [ "$code" -eq 143 ] && [ -e "$vivace_files.told" ]; }; } &&
+    [ "$(rank_0_says)" != done ] && { [ -e "$vivace_files.saved" ] || [ "$SECONDS" -lt 180 ]; }; then
     job_goes_on && start_again
 fi
 exit "$code"
