@@ -40,9 +40,9 @@ FIELDS = (
     "steps_lost", "alone", "seconds", "verdict", "slurm", "hardware", "torch",
 )  # fmt: skip
 SHAPES = {  # and how often each is drawn: a start costs seconds of a core for each rank
-    Shape(Launcher.PLAIN, 1): 6, Shape(Launcher.TORCHRUN, 1): 3, Shape(Launcher.TORCHRUN, 2): 3,
-    Shape(Launcher.TORCHRUN, 4): 1, Shape(Launcher.SRUN, 1): 6, Shape(Launcher.SRUN, 2): 3, Shape(Launcher.SRUN, 4): 1,
-    Shape(Launcher.NODES, 2): 1, Shape(Launcher.NODES, 4): 1, Shape(Launcher.SPLIT, 2): 2, Shape(Launcher.SPLIT, 4): 1,
+    Shape(Launcher.PLAIN, 1): 5, Shape(Launcher.TORCHRUN, 1): 3, Shape(Launcher.TORCHRUN, 2): 3,
+    Shape(Launcher.TORCHRUN, 4): 2, Shape(Launcher.SRUN, 1): 5, Shape(Launcher.SRUN, 2): 3, Shape(Launcher.SRUN, 4): 2,
+    Shape(Launcher.NODES, 2): 1, Shape(Launcher.NODES, 4): 1, Shape(Launcher.SPLIT, 2): 2, Shape(Launcher.SPLIT, 4): 2,
 }  # fmt: skip
 NODES = 7  # the last one for jobs that are preempted
 

@@ -18,12 +18,11 @@ from launch.chaos.truth import untrue, untrue_in_silence
 from launch.chaos.waiting import GaveUp, wait
 from launch.slurm_cluster import FINAL
 
-__all__ = ["Hit", "Plan", "Reference", "plan_of", "run_trial"]
+__all__ = ["Hit", "Plan", "Planned", "Reference", "plan_of", "run_trial"]
 
 _SLOW_STEP_S, _STEP_S = 2.0, 0.1
 _SLOW_FAULTS_UNTIL = 20  # steps: Slurm takes up to two minutes over a time limit
 _MORE_STEPS = 4  # until a training counts as gone on
-_TRIES = 40
 _ASK_EVERY_S = 2.0
 
 
@@ -146,15 +145,20 @@ class _Trial:
 
     def strike(self, planned: Planned) -> Hit | None:
         """None: the training was over before."""
-        for _ in range(_TRIES):
-            wait(f"step {planned.at_step}", lambda: self.last_step() >= planned.at_step or self.over())
+        found: list[Hit | None] = []
+
+        def struck() -> bool:
             if self.over():
-                return None
-            try:
-                return self._strike(planned)
-            except Missed:
-                time.sleep(0.5)
-        raise GaveUp(f"gave up waiting for: something to hit with {planned.fault.name}")
+                found.append(None)
+            elif self.last_step() >= planned.at_step:
+                try:
+                    found.append(self._strike(planned))
+                except Missed:
+                    return False  # between two starts
+            return bool(found)
+
+        wait(f"step {planned.at_step}, or something to hit with {planned.fault.name}", struck)
+        return found[0]
 
     def _strike(self, planned: Planned) -> Hit:
         training, began_s = self.training, time.monotonic()
