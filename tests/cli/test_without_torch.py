@@ -32,6 +32,7 @@ MAY_IMPORT_TORCH = (
     "vivace.practices.engine.trained",
     "vivace.demo.classifier",
     "vivace.plan.images.zoo",
+    "vivace.parallel.",
     "vivace.scale.",
     "vivace.train.",
     "vivace.measure.bootstrap",
@@ -88,6 +89,7 @@ def test_everything_of_the_command_is_imported_without_torch(no_torch: dict[str,
         ("practices compile", "torch.compile"),
         ("submit --help", "vivace submit"),
         ("find --help", "loader"),
+        ("train gpt --settings", "optim.lr"),
     ],
     ids=lambda value: value.split(" --")[0] if isinstance(value, str) else value,
 )
@@ -99,8 +101,12 @@ def test_what_needs_no_training(vivace_alone: Callable[..., Done], words: str, s
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [("tune", "the example needs torch"), ("plan resnet50 --gpu h200", "planning an image model needs torch")],
-    ids=["example", "image model"],
+    [
+        ("tune", "the example needs torch"),
+        ("plan resnet50 --gpu h200", "planning an image model needs torch"),
+        ("train gpt --layout dp2", "training needs torch"),
+    ],
+    ids=["example", "image model", "training"],
 )
 def test_what_cannot_do_without_says_so(vivace_alone: Callable[..., Done], words: str, says: str):
     done = vivace_alone(*words.split())

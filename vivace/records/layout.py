@@ -104,7 +104,8 @@ class Layout:
         >>> str(Layout(data=4, tensor=2, zero=3, shard_size=2, sequence_parallel=True, micro_batch=2))
         'dp2,fs2,tp2,mb2'
         """
-        words = [f"dp{self.replicas}"] if self.replicas > 1 or not self.zero else []
+        alone = not self.zero and self.model_parallel == 1
+        words = [f"dp{self.replicas}"] if self.replicas > 1 or alone else []
         words += [f"fs{self.shard}"] if self.zero else []
         sizes = (("tp", self.tensor), ("pp", self.pipeline), ("cp", self.context), ("v", self.virtual_stages))
         words += [f"{name}{size}" for name, size in sizes if size > 1]
