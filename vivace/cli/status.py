@@ -17,7 +17,9 @@ from vivace.launch.achieved import (
     Achieved,
     newest_measurement,
     newest_proof,
+    newest_trained,
     of_measurement,
+    of_trained,
     records_folder,
     unreadable_records,
 )
@@ -183,6 +185,8 @@ def _achieved(info: JobInfo, run: Run | None, logs: Logs | None) -> Achieved | N
     """vivace's own record; else the course's lines in the log; else None: other scripts print as they like."""
     if run is not None and (measured := newest_measurement(records_folder(run.folder, info.job_id))):
         return of_measurement(measured[0], str(measured[1]))
+    if run is not None and (trained := newest_trained(records_folder(run.folder, info.job_id))):
+        return of_trained(trained[0], str(trained[1]))
     if logs is None or not logs.stdout.is_file():
         return None
     log = read_log(logs.stdout.read_text(errors="replace"))

@@ -36,6 +36,7 @@ from vivace.launch.words import script_of, seconds_of
 from vivace.measure.folder import name_of_command
 from vivace.records.plan import Plan
 from vivace.records.run import Run
+from vivace.train.planned import settings_of, train_words
 from vivace.tune.running import read_words
 
 __all__ = ["submit"]
@@ -55,7 +56,8 @@ def submit(
     ] = None,
     time: Annotated[Text, typer.Option(help="Time limit: 5:00:00, 1-12 (days-hours) or 20h. Default: 2 h.")] = None,
     plan: Annotated[
-        Path | None, typer.Option(help="Take cluster, GPUs and time from a plan (`vivace plan … --save FILE`).")
+        Path | None,
+        typer.Option(help="Cluster, GPUs and time of a plan (`vivace plan … --save FILE`); without COMMAND, train it."),
     ] = None,
     practices: Annotated[
         Text, typer.Option("--with", help="Train with these practices (bf16,compile), or @FOLDER of a tune.")
@@ -124,6 +126,8 @@ def submit(
 
         vivace submit --gpus 8 --time 90h --split -- python train.py        in pieces that the QoS takes
 
+        vivace submit --plan plan.json                  what was planned, by `vivace train`
+
         vivace submit --plan plan.json -- python train.py        what was planned, in pieces if the QoS needs it
 
         vivace submit --follow -- python train.py        with its output here, until it ends
@@ -132,7 +136,14 @@ def submit(
     """
     loaded = Plan.load(plan) if plan is not None else None
     wanted = planned(loaded) if loaded is not None else None
-    if wanted is not None:
+    if loaded is not None and wanted is not None:
+        if not command and commands is None:
+            if gpus not in (None, str(loaded.gpus)) or gpus_per_task != 1:
+                raise UserError(
+                    f"the plan's layout has {loaded.gpus} processes, one per GPU",
+                    hint="leave out --gpus and --gpus-per-task, or plan again",
+                )
+            command, name = list(train_words(settings_of(loaded))), name or loaded.model
         cluster, gpus = cluster or wanted.cluster, gpus or str(wanted.gpus)
         split = split or time is None
     request = JobRequest(

@@ -17,6 +17,8 @@ from vivace.hardware.torch_needed import need_torch
 from vivace.launch.local import torchrun_words
 from vivace.measure.folder import new_run_folder
 from vivace.records.layout import LAYOUT_WORDS, Layout, parse_layout
+from vivace.records.plan import Plan
+from vivace.train.planned import settings_of
 from vivace.train.settings import MODELS, TrainSettings, check, described, with_changes
 
 __all__ = ["train"]
@@ -25,7 +27,7 @@ SETTINGS = "settings.json"
 
 
 def train(
-    model: Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.", show_default=False)],
+    model: Annotated[str | None, typer.Argument(help=f"One of {', '.join(MODELS)}.", show_default=False)] = None,
     layout: Annotated[str | None, typer.Option(help=f"{LAYOUT_WORDS}. Default: dp over all processes.")] = None,
     ranks: Annotated[
         int | None, typer.Option(min=1, help="Processes to start on this machine. Default: as many as the layout has.")
@@ -34,6 +36,7 @@ def train(
         list[str] | None, typer.Option("--set", help="A setting: optim.lr=3e-4; repeatable. --settings lists them.")
     ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Model, layout, batch and steps of a plan.")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings from a file (the settings.json of a run).")] = None,
     output: Output = DEFAULT_RUNS,
     list_settings: Annotated[bool, typer.Option("--settings", help="List all settings and end.")] = False,
@@ -51,6 +54,8 @@ def train(
 
         srun vivace train gpt --layout fs4,tp2,pp2 --set global_batch=64 --set data.tokens=train.bin
 
+        vivace train --plan plan.json --set data.tokens=train.bin     what `vivace plan … --save` planned
+
         vivace train resnet50 --layout dp4 --set engine.sync_batch_norm=true
 
         vivace measure -- vivace train gpt --layout fs2               where the time goes
@@ -59,24 +64,35 @@ def train(
         for name, default, text in described():
             typer.echo(f"{name:28} {default:14} {text}".rstrip())
         return
-    settings = TrainSettings.load(config) if config else TrainSettings()
-    settings = with_changes(settings.model_copy(update={"model": model}), changes or ())
+    settings, given = _start_from(model, plan, config)
+    settings = with_changes(settings, changes or ())
     here = distributed.world()
     in_job = here.launcher != "single"
     if in_job and ranks is not None:
         raise UserError("this job has started its processes already", hint="leave out --ranks")
     world = here.world_size if in_job else ranks
     settings = settings.model_copy(update={"steps": steps} if steps else {})
-    if layout is not None or config is None:
+    if layout is not None or not given:
         settings = settings.model_copy(update={"layout": _layout(layout, world or 1, settings.global_batch)})
     world = world or settings.layout.gpus
     if not here.is_master:
         raise typer.Exit(_be_a_rank(settings, None))
     check(settings, world)
     need_torch("training")
-    folder = new_run_folder(output.absolute(), model)
+    folder = new_run_folder(output.absolute(), settings.model)
     settings.save(folder / SETTINGS)
     raise typer.Exit(_be_a_rank(settings, folder) if in_job or world == 1 else _start(world, folder))
+
+
+def _start_from(model: str | None, plan: Path | None, config: Path | None) -> tuple[TrainSettings, bool]:
+    """The settings before any change, and whether they say the layout."""
+    given = [word for word, value in (("MODEL", model), ("--plan", plan), ("--config", config)) if value is not None]
+    if given not in (["MODEL"], ["--plan"], ["--config"], ["MODEL", "--config"]):
+        raise UserError("name a model, or a plan", hint="vivace train gpt, or vivace train --plan plan.json")
+    if plan is not None:
+        return settings_of(Plan.load(plan)), True
+    settings = TrainSettings.load(config) if config else TrainSettings()
+    return settings.model_copy(update={"model": model} if model else {}), config is not None
 
 
 def _layout(text: str | None, world: int, global_batch: int) -> Layout:

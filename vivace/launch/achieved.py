@@ -9,13 +9,14 @@ from pathlib import Path
 from vivace.records.base import RecordError
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Proof
+from vivace.records.trained import Trained
 
 __all__ = [
-    "Achieved", "newest_measurement", "newest_proof", "of_measurement", "records_folder",
-    "unreadable_records",
+    "Achieved", "newest_measurement", "newest_proof", "newest_trained", "of_measurement", "of_trained",
+    "records_folder", "unreadable_records",
 ]  # fmt: skip
 
-MEASUREMENT, PROOF = "measurement.json", "proof.json"
+MEASUREMENT, PROOF, TRAINED = "measurement.json", "proof.json", "trained.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +46,28 @@ def newest_measurement(folder: Path) -> tuple[Measurement, Path] | None:
     return None
 
 
+def newest_trained(folder: Path) -> tuple[Trained, Path] | None:
+    """What ``vivace train`` wrote at its end."""
+    for path in _newest_first(folder, TRAINED):
+        with contextlib.suppress(RecordError):
+            return Trained.load(path), path
+    return None
+
+
+def of_trained(record: Trained, source: str) -> Achieved:
+    return Achieved(
+        source=source,
+        step_ms=record.step_ms,
+        samples_per_s=record.samples_per_s,
+        tokens_per_s=record.tokens_per_s,
+        global_batch=record.global_batch,
+    )
+
+
 def unreadable_records(folder: Path) -> list[str]:
     """Why records of the job cannot be used, one sentence each: its figures may be missing for that."""
     reasons = []
-    for kind, name in ((Measurement, MEASUREMENT), (Proof, PROOF)):
+    for kind, name in ((Measurement, MEASUREMENT), (Proof, PROOF), (Trained, TRAINED)):
         for path in _newest_first(folder, name):
             try:
                 kind.load(path)

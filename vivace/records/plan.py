@@ -80,6 +80,8 @@ class Plan(Record):
     seq_len: int | None = None
     image_size: int | None = None
     precision: str
+    compute: str | None = None
+    """The type that matrices are multiplied in: bf16, fp16, fp8, tf32 or fp32. None in plans of schema 1."""
     optimizer: str
     software: str
     attention: str | None = None
