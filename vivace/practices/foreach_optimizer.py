@@ -77,6 +77,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=ForeachOptimizer,
-    excludes=("fused_optimizer",),
+    excludes=("fused_optimizer", "optimizer"),
     order=20,
 )

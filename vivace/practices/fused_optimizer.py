@@ -133,6 +133,6 @@ PRACTICE = Practice(
     by_hand="optimizer = torch.optim.AdamW(model.parameters(), lr=…, fused=True)",
     find=find,
     change=FusedOptimizer,
-    excludes=("foreach_optimizer",),
+    excludes=("foreach_optimizer", "optimizer"),
     order=20,
 )

@@ -27,6 +27,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Zero1,
-    excludes=("ddp",),
+    excludes=("ddp", "optimizer"),
     order=5,
 )

@@ -10,7 +10,8 @@ Biases and norms (one dimension) get the plain SGD step, without weight decay, a
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -37,7 +38,7 @@ class Lars(Optimizer):
         super().__init__(params, {"lr": lr, "nesterov": nesterov, **options})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -82,14 +83,10 @@ def _clones(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [tensor.clone() for tensor in tensors]
 
 
-def _ratios(
-    group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]
-) -> list[torch.Tensor]:
+def _ratios(group: dict[str, Any], parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> list[torch.Tensor]:
     """``trust`` × size of the weights over size of the gradient and the decay; 1 for vectors, and where one is zero."""
     found = []
-    for parameter, weight, gradient in zip(
-        parameters, torch._foreach_norm(parameters), torch._foreach_norm(gradients)
-    ):
+    for parameter, weight, gradient in zip(parameters, torch._foreach_norm(parameters), torch._foreach_norm(gradients)):
         one = torch.ones_like(weight)
         ratio = group["trust"] * weight / (gradient + group["weight_decay"] * weight)
         if group["clip"] and group["lr"] > 0:

@@ -1,19 +1,21 @@
 """Muon for the matrices of hidden layers, AdamW for all the rest, in one optimizer.
 
-Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024: the momentum of a matrix is replaced by the
-nearest matrix with orthogonal rows or columns (five Newton-Schulz steps). torch.optim.Muon takes matrices alone; a
+Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024: the momentum of a matrix is replaced by
+the nearest matrix with orthogonal rows or columns (five Newton-Schulz steps). torch.optim.Muon takes matrices alone; a
 script has biases, norms and embeddings as well. Convolutions count as matrices of their outputs by the rest::
 
     optimizer = Muon(model.parameters(), lr=1e-3, weight_decay=0.1)
 
-The step is scaled so that a learning rate and weight decay that suit AdamW suit Muon ("match_rms_adamw", Liu et al., 2025).
-Embeddings and the last layer belong to AdamW: name them with ``matrices=False`` in a parameter group.
+The step is scaled so that a learning rate and weight decay that suit AdamW suit Muon ("match_rms_adamw", Liu et al.,
+2025). Embeddings and the last layer belong to AdamW: put them into a parameter group with ``matrices=False``, or name
+them with ``leave_to_adamw``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -54,9 +56,14 @@ class Muon(Optimizer):
             )
         options = {"weight_decay": weight_decay, "betas": betas, "eps": eps, "matrices": matrices}
         super().__init__(params, {"lr": lr, "momentum": momentum, **options})
+        self._left_to_adamw: set[int] = set()
+
+    def leave_to_adamw(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Parameters of two and more dimensions that are no matrices of hidden layers. Say it again after a load."""
+        self._left_to_adamw.update(id(parameter) for parameter in parameters)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -65,13 +72,16 @@ class Muon(Optimizer):
             parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
             if any(parameter.grad.is_sparse for parameter in parameters):
                 raise RuntimeError("Muon does not take sparse gradients")
-            vectors = [each for each in parameters if not (group["matrices"] and each.dim() > 1)]
-            for parameter in parameters:
-                if group["matrices"] and parameter.dim() > 1:
-                    self._step_matrix(group, parameter)
+            matrices = [each for each in parameters if group["matrices"] and self._is_matrix(each)]
+            vectors = [each for each in parameters if not (group["matrices"] and self._is_matrix(each))]
+            for matrix in matrices:
+                self._step_matrix(group, matrix)
             if vectors:
                 self._step_vectors(group, vectors)
         return loss
+
+    def _is_matrix(self, parameter: torch.Tensor) -> bool:
+        return parameter.dim() > 1 and id(parameter) not in self._left_to_adamw
 
     def _step_matrix(self, group: dict[str, Any], parameter: torch.Tensor) -> None:
         momentum = self._state(parameter, "momentum")

@@ -12,7 +12,8 @@ Switch to ``eval()`` before you save, or the saved weights are not those that ar
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -61,7 +62,7 @@ class ScheduleFreeAdamW(Optimizer):
                 parameter.lerp_(self.state[parameter]["z"], towards_z)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         if not all(group["training"] for group in self.param_groups):
             raise RuntimeError("call optimizer.train() before a training step, and optimizer.eval() before validation")
         loss = None

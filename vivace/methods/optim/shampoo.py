@@ -5,13 +5,14 @@ AdamW's step ("grafting", Anil et al., 2020), so that a learning rate that suits
 
     optimizer = Shampoo(model.parameters(), lr=1e-3, weight_decay=0.01, every=20)
 
-Roots of matrices are slow, so they are taken every few steps only. A side longer than ``largest`` is left alone, and so are
-biases and norms: those get AdamW's step.
+Roots of matrices are slow, so they are taken every few steps only. A side longer than ``largest`` is left alone, and so
+are biases and norms: those get AdamW's step.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -39,7 +40,7 @@ class Shampoo(Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, **options})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -58,6 +58,9 @@ class Change:
     def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
         """The arguments of a torch optimizer, changed in place."""
 
+    def optimizer_made(self, optimizer: torch.optim.Optimizer) -> None:
+        """One of torch's own optimizers, right after its constructor."""
+
     def wrapper(self, arguments: dict[str, Any]) -> None:
         """The arguments of a DistributedDataParallel, changed in place."""
 
@@ -83,6 +86,10 @@ class Change:
     def copy(self, tensor: torch.Tensor, arguments: dict[str, Any]) -> None:
         """The keyword arguments of such a copy, where the script does not say whether it blocks; changed in place."""
 
+    def cross_entropy(self, compute: Any, scores: torch.Tensor, targets: Any, arguments: dict[str, Any]) -> Any:
+        """A cross-entropy that will be differentiated: a loss in its place, or None. ``compute`` is torch's own."""
+        return None
+
     def loss(self, loss: torch.Tensor) -> torch.Tensor:
         """The scalar that a backward starts from."""
         return loss
@@ -95,6 +102,9 @@ class Change:
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Right before an optimizer steps."""
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Right after it, the last change first: what ``before_step`` set for the step is put back."""
 
     def no_optimizer(self) -> None:
         """Once, before the first backward pass of a script that has made no optimizer: it will update its parameters

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 import torch
 from torch.compiler import is_compiling
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import handle_torch_function, has_torch_function_unary
 from torch.utils.data import DataLoader
 
@@ -68,15 +68,17 @@ class Parts:
             _catch_iterators(self, changes)
         if changes := self.touching("wrapper"):
             _catch_arguments(self, torch.nn.parallel.DistributedDataParallel, changes, "wrapper")
-        if changes := self.touching("optimizer"):
+        if changes := self.touching("optimizer", "optimizer_made"):
             for kind in _OPTIMIZERS:
                 _catch_optimizer(self, kind, changes)
         if changes := self.touching("copy", "arrived"):
             _catch_copies(self, changes)
         if changes := self.touching("before_gradients_are_read"):
             _catch_readers(self, changes)
-        if changes := self.touching("before_step"):
+        if changes := self.touching("before_step", "after_step"):
             _catch_steps(self, changes)
+        if changes := self.touching("cross_entropy"):
+            _catch_cross_entropy(self, changes)
         _catch_roots(self)
 
     def set_flags(self) -> None:
@@ -171,7 +173,8 @@ def _catch_optimizer(parts: Parts, kind: type, changes: Sequence[Change]) -> Non
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         if parts.asleep or (type(self).__init__ is not init and getattr(self, "_vivace_changed", False)):
-            return original(self, *args, **kwargs)
+            original(self, *args, **kwargs)
+            return
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         arguments = {name: value for name, value in bound.arguments.items() if name != "self"}
@@ -181,9 +184,11 @@ def _catch_optimizer(parts: Parts, kind: type, changes: Sequence[Change]) -> Non
             parts.change_arguments(change, change.optimizer, arguments, kind)
         self._vivace_changed = True  # Adam's constructor runs inside AdamW's
         try:
-            return original(self, **arguments)
+            original(self, **arguments)
         finally:
             del self._vivace_changed
+        for change in changes:
+            parts.attempt_before_use(change, change.optimizer_made, self)
 
     kind.__init__ = in_place_of(original, init)  # type: ignore[misc]
 
@@ -274,8 +279,38 @@ def _catch_steps(parts: Parts, changes: Sequence[Change]) -> None:
             for change in changes:
                 parts.attempt(change, change.before_step, optimizer)
 
-    before._torchdynamo_disable = True  # type: ignore[attr-defined]
-    register_optimizer_step_pre_hook(unseen_by_dynamo(before))
+    def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not parts.asleep:
+            for change in reversed(changes):
+                parts.attempt(change, change.after_step, optimizer)
+
+    for hook, register in ((before, register_optimizer_step_pre_hook), (after, register_optimizer_step_post_hook)):
+        hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+        register(unseen_by_dynamo(hook))
+
+
+def _catch_cross_entropy(parts: Parts, changes: Sequence[Change]) -> None:
+    """Only where it is differentiated: a validation's loss stays as the script computes it."""
+    functional: Any = torch.nn.functional
+    original = functional.cross_entropy
+    signature = inspect.signature(original)
+
+    def cross_entropy(*args: Any, **kwargs: Any) -> Any:
+        if parts.asleep or is_compiling():
+            return original(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        scores, targets = arguments.pop("input"), arguments.pop("target")
+        if not (torch.is_grad_enabled() and isinstance(scores, torch.Tensor) and scores.requires_grad):
+            return original(*args, **kwargs)
+        for change in changes:
+            loss = parts.attempt(change, change.cross_entropy, original, scores, targets, arguments)
+            if loss is not None:
+                return loss
+        return original(scores, targets, **arguments)
+
+    functional.cross_entropy = in_place_of(original, cross_entropy)
 
 
 def _catch_roots(parts: Parts) -> None:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     Evidence = dict[str, float | int | str | bool | None]
 
-__all__ = ["Family", "Found", "NumberFormat", "Practice", "RiskName", "Saved"]
+__all__ = ["Family", "Found", "NumberFormat", "Practice", "RiskName", "Saved", "never_found"]
 
 RiskName = Literal["exact", "rounding", "algorithmic"]
 NumberFormat = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
-Family = Literal["precision", "kernels", "loader", "memory", "structure", "cpu"]
+Family = Literal["precision", "kernels", "loader", "memory", "structure", "cpu", "method"]
 
 
 @dataclass(frozen=True)
@@ -96,3 +96,8 @@ class Practice:
     """Its trial takes long (compilation): a tune tries it when the rest is settled."""
     worth_trying: Callable[[Measurement], tuple[str, ...]] | None = None
     """Words that a tune may try although nothing was found: cheap to try, and the evidence cannot tell."""
+
+
+def never_found(_measurement: Measurement) -> Found | None:
+    """For methods: no step time tells whether another optimizer learns faster. A race does."""
+    return None
