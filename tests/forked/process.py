@@ -46,10 +46,14 @@ class _Template:
         other.close()
 
 
-# A plain process, and one that vivace measures.
+# A plain process, one whose metric vivace reads, and one that it measures.
 STARTS = {
     _read_at_start(variables): variables
-    for variables in (environment(), environment(PYTHONUNBUFFERED="1", KINETO_LOG_LEVEL="99"))
+    for variables in (
+        environment(),
+        environment(PYTHONUNBUFFERED="1"),
+        environment(PYTHONUNBUFFERED="1", KINETO_LOG_LEVEL="99"),
+    )
 }
 _idle: dict[frozenset[tuple[str, str]], list[_Template]] = {start: [] for start in STARTS}
 
@@ -86,6 +90,7 @@ class ForkedProcess:
         stdout: int | None = None,
         stderr: int | None = None,
         stdin: int | None = None,
+        process_group: int | None = None,
     ) -> None:
         self.returncode: int | None = None
         with contextlib.ExitStack() as ours_no_longer:
@@ -95,6 +100,7 @@ class ForkedProcess:
             self._start = _read_at_start(env)
             self._template = _idle[self._start].pop() if _idle[self._start] else _Template(STARTS[self._start])
             asked = {"words": list(command[1:]), "folder": str(cwd or os.getcwd()), "environment": dict(env)}
+            asked["own_group"] = process_group == 0
             socket.send_fds(self._template.channel, [json.dumps(asked).encode()], [given, out, err])
         self.pid = int(self._template.channel.recv(100))
 

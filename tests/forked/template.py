@@ -104,6 +104,8 @@ def next_script(channel: socket.socket, paths: list[str], set_by_torch: dict[str
         child = os.fork()
         if child == 0:
             channel.close()
+            if asked["own_group"]:
+                os.setpgid(0, 0)
             become(asked["words"], asked["folder"], {**set_by_torch, **asked["environment"]}, files, paths)
             return asked["words"]
         for file in files:

@@ -32,9 +32,9 @@ _COMMANDS = {
     "practices": "practices:practices", "hardware": "hardware:hardware", "plan": "plan:plan_app",
     "train": "train:train",
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
-    "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app",
+    "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app", "race": "race:race",
 }  # fmt: skip
-_START_A_COMMAND = ("measure", "check", "run", "tune", "submit")
+_START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race")
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:

@@ -29,7 +29,7 @@ class ProcessRequest:
 
     ``seed_offset`` of None leaves the script's seeds alone. ``same_draws``: practices draw random numbers as the script
     alone would, where they can. ``known_gpus``: what the catalogue has peaks for, because
-    the process cannot read it (Python has ``tomllib`` since 3.11 only).
+    the process cannot read it (Python has ``tomllib`` since 3.11 only). ``journal``: keep one, for a race.
     """
 
     folder: str
@@ -47,6 +47,7 @@ class ProcessRequest:
     strict: bool = False
     same_draws: bool = False
     known_gpus: tuple[KnownGpu, ...] = ()
+    journal: bool = False
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

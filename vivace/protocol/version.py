@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["PROTOCOL", "ProtocolError"]
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 
 class ProtocolError(ValueError):

@@ -77,8 +77,9 @@ class MetricSource:
 class Watch:
     """What to run and what to read. ``folder`` (which exists) gets the logs.
 
-    ``practices`` and ``seed_offset`` reach the process as with ``vivace run --with``; with neither, nothing of vivace
-    enters it. ``environment``: over that of vivace itself. ``expected``: the target's value, to notice another unit.
+    ``practices`` and ``seed_offset`` reach the process as with ``vivace run --with``, and it keeps a ``journal`` of its
+    steps; with none of them, nothing of vivace enters it. ``environment``: over that of vivace itself. ``expected``:
+    the target's value, to notice another unit.
     """
 
     command: tuple[str, ...]
@@ -88,6 +89,7 @@ class Watch:
     expected: float | None = None
     practices: tuple[str, ...] = ()
     seed_offset: int | None = None
+    journal: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     timeout_s: float | None = None
@@ -293,11 +295,11 @@ def _environment(request: Watch) -> dict[str, str]:
     base = {"PYTHONUNBUFFERED": "1", **environment_of(request.practices), **os.environ, **request.environment}
     if request.cwd is not None:
         base["PWD"] = str(request.cwd)
-    if not request.practices and request.seed_offset is None:
+    if not request.practices and request.seed_offset is None and not request.journal:
         return base
     asked = ProcessRequest(
         folder=str(request.folder.resolve()), entry=Entry.PRACTICES, measure=False, practices=request.practices,
-        seed_offset=request.seed_offset,
+        seed_offset=request.seed_offset, journal=request.journal,
     )  # fmt: skip
     return environment_for(asked, base)
 

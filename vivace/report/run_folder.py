@@ -12,12 +12,13 @@ from vivace.records.base import RecordError
 from vivace.records.finding import Findings
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Proof
+from vivace.records.race import Race
 from vivace.records.search import BatchSearch, LoaderSearch
 from vivace.records.trial import Trial
 
 __all__ = ["RunFolder", "latest_run", "read_run"]
 
-_RECORDS = ("proof.json", "findings.json", "measurement.json", "batch.json", "loader.json")
+_RECORDS = ("proof.json", "findings.json", "measurement.json", "batch.json", "loader.json", "race.json")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class RunFolder:
     measurement: Measurement | None = None
     batch: BatchSearch | None = None
     loader: LoaderSearch | None = None
+    race: Race | None = None
     trials: tuple[Trial, ...] = ()
     """In the order in which they ran, as far as the proof tells it."""
     unreadable: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ def read_run(folder: Path) -> RunFolder:
         measurement=Measurement.load(path) if (path := folder / "measurement.json").exists() else None,
         batch=BatchSearch.load(path) if (path := folder / "batch.json").exists() else None,
         loader=LoaderSearch.load(path) if (path := folder / "loader.json").exists() else None,
+        race=Race.load(path) if (path := folder / "race.json").exists() else None,
         trials=trials,
         unreadable=unreadable,
     )

@@ -8,6 +8,7 @@ from vivace.report.figures import ratio
 from vivace.report.measurement_sections import measurement_sections, measurement_title
 from vivace.report.page import page
 from vivace.report.proof_sections import proof_sections, proof_title
+from vivace.report.race_sections import race_sections, race_title
 from vivace.report.rendering import render
 from vivace.report.run_folder import RunFolder
 from vivace.report.search_sections import batch_sections, batch_title, loader_sections, loader_title
@@ -33,6 +34,8 @@ def run_page(run: RunFolder) -> str:
         return page(f"{batch_title(run.batch)} · {name}", batch_sections(run.batch, name))
     if run.loader is not None:
         return page(f"{loader_title(run.loader)} · {name}", loader_sections(run.loader, name))
+    if run.race is not None:
+        return page(f"{race_title(run.race)} · {name}", race_sections(run.race, name))
     assert run.measurement is not None  # read_run refuses a folder without records
     return page(f"{measurement_title(run.measurement)} · {name}", measurement_sections(run.measurement, name))
 

@@ -46,6 +46,10 @@ def install(request: ProcessRequest) -> None:
         measuring.install(request)
     elif request.seed_offset is not None:
         seeds.install(request.seed_offset)
+    if request.journal:
+        from vivace.measure.inside import journal
+
+        journal.install(Path(request.folder))
     parts.catch_the_rest()
     told.watch()
     watch_training(parts, told.on_step)

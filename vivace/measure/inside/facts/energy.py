@@ -49,6 +49,11 @@ class EnergyMeter:
         except self._nvml.NVMLError:
             return None
 
+    def total_joules(self) -> float | None:
+        """What the counters of all our GPUs show; None where there are none."""
+        counters = self._counters_mj() if self.handles else None
+        return sum(counters) / 1e3 if counters is not None else None
+
     def sample(self) -> None:
         """One reading of the power, by the attendant's thread, while a window is open."""
         if self._started is None or not self.handles:
