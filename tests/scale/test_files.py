@@ -30,6 +30,10 @@ os.remove("kept.txt")
 seen["removed"] = os.path.exists("kept.txt")
 os.makedirs("folder", exist_ok=True)
 os.mkdir("folder")
+Path("folder/deep").mkdir()
+open("folder/deep/file.txt", "w").close()
+deep = Path("folder/deep")
+seen["folders"] = [os.path.isdir("folder"), deep.is_dir(), os.listdir("folder/deep"), os.path.isdir("no")]
 seen["size"] = os.stat("new.txt").st_size
 print(json.dumps(seen))
 """
@@ -51,6 +55,7 @@ def test_a_shadow(tmp_path: Path):
         "there": [True, False, True, True, False],
         "removed": False,
         "size": 4,
+        "folders": [True, True, ["file.txt"], False],
     }
-    assert sorted(path.name for path in work.iterdir()) == ["folder", "kept.txt", "old.txt"]
+    assert sorted(path.name for path in work.iterdir()) == ["kept.txt", "old.txt"]  # rank 0 makes the folders
     assert (work / "old.txt").read_text() == "theirs"

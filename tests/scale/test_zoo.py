@@ -23,7 +23,7 @@ _spec.loader.exec_module(equality)
 
 def run(folder: Path, script: str, *vivace: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ZOO / f"{script}.py")]
-    words = [*VIVACE, "run", *vivace, "--", *command] if vivace else command
+    words = [*VIVACE, "run", "--no-prove", *vivace, "--", *command] if vivace else command
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600, env=environment())
 
 
@@ -34,7 +34,7 @@ def run_all(folder: Path, scripts: tuple[str, ...], *vivace: str) -> subprocess.
     paths = [str(ZOO / f"{script}.py") for script in scripts]
     together.write_text(f"import runpy\nfor path in {paths!r}:\n    runpy.run_path(path, run_name='__main__')\n")
     command = [sys.executable, str(together)]
-    words = [*VIVACE, "run", *vivace, "--", *command] if vivace else command
+    words = [*VIVACE, "run", "--no-prove", *vivace, "--", *command] if vivace else command
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=900, env=environment())
 
 
@@ -87,7 +87,7 @@ def test_a_rank_that_dies_ends_the_others_with_a_sentence(tmp_path: Path):
         "    if step == 2 and os.environ['VIVACE_RANK'] == '1':\n"
         "        os.kill(os.getpid(), 9)\n"
     )
-    words = [*VIVACE, "run", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
+    words = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 137
     assert "vivace: rank 1 ended with signal 9 (SIGKILL), and the others with it" in done.stderr
@@ -108,7 +108,7 @@ def test_ranks_share_chance_and_the_first_to_fail_is_named(tmp_path: Path):
         "        raise ValueError('no such sample\\nat all')\n"
         "    model(torch.ones(4, 3)).sum().backward()\n"
     )
-    words = [*VIVACE, "run", "--ranks", "2", "--name", "unseeded", "--", sys.executable, str(script)]
+    words = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--name", "unseeded", "--", sys.executable, str(script)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 1, done.stderr
     log = tmp_path / "vivace-runs" / "unseeded-001" / "rank-1.log"
@@ -121,7 +121,7 @@ def test_ranks_share_chance_and_the_first_to_fail_is_named(tmp_path: Path):
 def test_a_script_that_is_distributed_already_is_left_alone(tmp_path: Path):
     script = tmp_path / "own.py"
     script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\n")
-    words = [*VIVACE, "run", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
+    words = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 2
     assert "this script is distributed already" in done.stderr

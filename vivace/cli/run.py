@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from vivace.cli.command import Command
@@ -16,6 +18,9 @@ from vivace.protocol.rank import rank_and_world
 from vivace.tune.running import MODES, read_words
 from vivace.tune.running import run as run_training
 
+if TYPE_CHECKING:
+    from vivace.records.equality import Equality
+
 __all__ = ["run"]
 
 
@@ -26,8 +31,16 @@ def run(
         typer.Option("--with", help="Practices, separated by commas; `@vivace-runs/x` takes those that a tune kept."),
     ] = "",
     ranks: Annotated[
-        int, typer.Option(min=1, help="Split the training over so many processes, one per GPU (with ddp or zero1).")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, help="Split the training over so many processes, one per GPU or group of cores."),
+    ] = None,
+    prove: Annotated[
+        bool | None,
+        typer.Option(
+            "--prove/--no-prove",
+            help="With --ranks: compare the first steps with one process. Default: the first time a command is split.",
+        ),
+    ] = None,
     strict: Annotated[bool, typer.Option(help="Stop if a practice does not apply.")] = False,
     output: Output = DEFAULT_RUNS,
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
@@ -37,11 +50,16 @@ def run(
     Practices change the parts of the job as they are created. Names in state dicts stay the same, so checkpoints load
     with and without them. A practice that does not apply is left out, with the reason.
 
+    With --ranks, the first run of a command compares its first steps with those of one process: gradients, updates and
+    losses must be the same but for rounding. What both runs write goes nowhere. The answer is remembered.
+
     Examples:
 
         vivace run --with bf16,channels_last,compile -- python train.py
 
         vivace run --ranks 4 --with ddp,bf16 -- python train.py          on 4 GPUs, a script for one
+
+        vivace run --ranks 4 --with zero1 --no-prove -- python train.py
 
         vivace run --with @vivace-runs/train-001 -- torchrun --nproc-per-node 4 train.py
     """
@@ -55,6 +73,7 @@ def run(
     if not words and first:
         text = f"the tune in {with_.strip().replace('@', '')} kept nothing: the command runs unchanged"
         console.print(f"[bold yellow]vivace:[/] {escape(text)}", soft_wrap=True)
+    equality = _proved(command, words, ranks, output, name, prove, console)
 
     def tell(answers: dict[str, PracticeAnswer]) -> None:
         if not answers:
@@ -63,7 +82,8 @@ def run(
             mark, says = ("[green]✓[/]", "") if answer.applied else ("[yellow]–[/]", "does not apply: ")
             console.print(f"{mark} vivace: [bold]{escape(word)}[/] {escape(f'{says}{answer}')}", soft_wrap=True)
 
-    ran = run_training(command, words, strict, output, name, tell if first and words else lambda _state: None, ranks)
+    on_told = tell if first and words else lambda _state: None
+    ran = run_training(command, words, strict, output, name, on_told, ranks, equality)
     if ran.missing and first:
         text = f"{', '.join(ran.missing)} does not apply (--strict)"
         console.print(f"[bold red]vivace:[/] {escape(text)}", soft_wrap=True)
@@ -76,15 +96,33 @@ def run(
     raise typer.Exit(ran.exit_code)
 
 
-def _with_a_mode(words: tuple[str, ...], ranks: int) -> tuple[str, ...]:
+def _with_a_mode(words: tuple[str, ...], ranks: int | None) -> tuple[str, ...]:
     """Several ranks need a way to split the work; the plain one unless another was named."""
     mode = next((word for word in words if word in MODES), None)
     in_job = rank_and_world()[1] > 1
-    if ranks > 1 and in_job:
+    if ranks is not None and ranks > 1 and in_job:
         raise UserError("this job has started its ranks already", hint="leave out --ranks")
-    if ranks == 1 and mode is not None and not in_job:
+    if ranks is None and mode is not None and not in_job:
         raise UserError(f"{mode} splits the work over ranks, and there is one", hint="add --ranks 2")
-    return words if ranks == 1 or mode is not None else ("ddp", *words)
+    return words if ranks is None or mode is not None else ("ddp", *words)
+
+
+def _proved(
+    command: list[str], words: tuple[str, ...], ranks: int | None, output: Path, name: str | None, prove: bool | None,
+    console: Console,
+) -> Equality | None:  # fmt: skip
+    """What is known, or found out now, of the split training beside that of one process."""
+    if ranks is None or ranks < 2:
+        if prove:
+            raise UserError("--prove compares ranks with one process", hint="add --ranks 2")
+        return None
+    if prove is False:
+        return None
+    from vivace.cli.equality import proved
+
+    mode = next(word for word in words if word in MODES)
+    others = tuple(word for word in words if word != mode)
+    return proved(command, mode, others, ranks, output, name, bool(prove), console)
 
 
 def _where_with_belongs(command: list[str]) -> str:

@@ -72,6 +72,8 @@ class Request:
     notices_files: bool = False
     """Look for files of the working folder that the command changes."""
     same_draws: bool = False
+    files_apart: bool = False
+    """What the script writes goes nowhere. Not caught: libraries that write from C, and programs that it starts."""
     repeated: bool = False
     """The command runs more than once: each run gets the same standard input."""
 
@@ -109,6 +111,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         count_flops=request.flops,
         grad_norms=request.grad_norms,
         same_draws=request.same_draws,
+        files_apart=request.files_apart,
         seed_offset=request.seed_offset,
         practices=request.practices,
         entry=request.entry,

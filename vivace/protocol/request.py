@@ -30,6 +30,7 @@ class ProcessRequest:
     ``seed_offset`` of None leaves the script's seeds alone. ``same_draws``: practices draw random numbers as the script
     alone would, where they can. ``known_gpus``: what the catalogue has peaks for, because
     the process cannot read it (Python has ``tomllib`` since 3.11 only). ``journal``: keep one, for a race.
+    ``files_apart``: what the script writes goes to a folder of its own, and nowhere when it ends.
     """
 
     folder: str
@@ -46,6 +47,7 @@ class ProcessRequest:
     practices: tuple[str, ...] = ()
     strict: bool = False
     same_draws: bool = False
+    files_apart: bool = False
     known_gpus: tuple[KnownGpu, ...] = ()
     journal: bool = False
 

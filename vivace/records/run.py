@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from vivace.records.base import Record
+from vivace.records.equality import Equality
 from vivace.records.older import Answer
 
 __all__ = ["Run", "RunState"]
@@ -40,5 +41,7 @@ class Run(Record):
     qos: str | None = None
     array: str | None = None
     script: str | None = None
+    ranks: int | None = Field(default=None, ge=1, description="processes that `run --ranks` split it over")
+    equality: Equality | None = Field(default=None, description="the proof that ranks train as one process does")
     stdout: str | None = Field(default=None, description="a path; for Slurm with %j or %A_%a in it")
     stderr: str | None = None

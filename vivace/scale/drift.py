@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from vivace.scale.errors import ScaleError
 from vivace.scale.group import Group
 
-__all__ = ["Drift"]
+__all__ = ["Drift", "checksum"]
 
 _CHECKED = (1, 2, 10)  # steps; after that every _EVERY
 _EVERY = 50
@@ -34,7 +34,7 @@ class Drift:
         register_optimizer_step_post_hook(after_step)
 
     def check(self) -> None:
-        sums = [None if parameter is None else _checksum(parameter) for parameter in self.parameters()]
+        sums = [None if parameter is None else checksum(parameter) for parameter in self.parameters()]
         if not sums:
             return
         largest = [_SILENT if each is None else each for each in sums]
@@ -48,8 +48,9 @@ class Drift:
             )
 
 
-def _checksum(parameter: torch.Tensor) -> int:
+def checksum(parameter: torch.Tensor) -> int:
+    """By the bits."""
     with torch.no_grad():
-        bits = parameter.detach().contiguous().view(-1).view(torch.uint8)
+        bits = parameter.detach().contiguous().reshape(-1).view(torch.uint8)
         weights = torch.arange(1, bits.numel() + 1, device=bits.device) % 251
         return int((bits.to(torch.int64) * weights).sum().item())

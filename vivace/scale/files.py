@@ -7,19 +7,29 @@ Not caught: libraries that write from C (HDF5, SQLite) and programs that the scr
 
 from __future__ import annotations
 
+import atexit
 import builtins
+import contextlib
 import io
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any, Callable
 
 import torch
 
-__all__ = ["Shadow"]
+__all__ = ["Shadow", "keep_files_apart"]
 
 _WRITING = frozenset("wax+")
 _WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def keep_files_apart(told: str) -> None:
+    """From now on, and until this process ends. What is written below ``told`` is vivace's own."""
+    folder, remove = Path(tempfile.mkdtemp(prefix="vivace-files-")), shutil.rmtree
+    atexit.register(remove, folder, ignore_errors=True)
+    Shadow(folder, told).install()
 
 
 class Shadow:
@@ -30,7 +40,8 @@ class Shadow:
         self._not_shadowed = ("/dev/", "/proc/", str(folder), *([told] if told else []))
         self.written: set[str] = set()
         self.removed: set[str] = set()
-        self._open = builtins.open
+        self.made: set[str] = set()  # folders
+        self._open, self._stat = builtins.open, os.stat
 
     def install(self) -> None:
         builtins.open = io.open = self._opened(builtins.open)
@@ -42,7 +53,9 @@ class Shadow:
         for name in ("rename", "replace"):
             setattr(os, name, self._moving(getattr(os, name)))
         for name in ("mkdir", "makedirs"):
-            setattr(os, name, self._making(getattr(os, name)))
+            setattr(os, name, self._making(name == "makedirs"))
+        for name in ("listdir", "scandir"):
+            setattr(os, name, self._listing(getattr(os, name)))
         os.rmdir = lambda *args, **kwargs: None
         shutil.rmtree = lambda *args, **kwargs: None  # type: ignore[assignment]
         os.stat = self._looking(os.stat)
@@ -54,7 +67,8 @@ class Shadow:
     def place_of(self, path: Any) -> str:
         """Below our folder for a file that this rank has written, else the path itself."""
         name = self._name(path)
-        return self._below(name) if name in self.written else os.fspath(path)
+        apart = name in self.written or (name in self.made and not self._really_exists(name))
+        return self._below(name) if apart else os.fspath(path)
 
     def _to_write(self, path: Any, keeps: bool) -> str:
         """A path below our folder; ``keeps``: what the file holds already is wanted there."""
@@ -82,11 +96,13 @@ class Shadow:
         name = self._name(path)
         return not name.startswith(self._not_shadowed)
 
+    def _really_exists(self, name: str) -> bool:
+        return _is_there(self._stat, name)
+
     # -- stand-ins ---------------------------------------------------------------------------------------------------
 
     def _opened(self, original: Any) -> Any:
-        self._really_make = _quietly_made(os.makedirs)
-        self._really_exists = os.path.exists
+        self._really_make = _quietly_made(os.mkdir, self._stat)
 
         def open_(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
             if isinstance(file, int) or not self._is_ours(file):
@@ -146,15 +162,28 @@ class Shadow:
 
         return move
 
-    def _making(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _making(self, with_parents: bool) -> Callable[..., Any]:
+        """A folder that is there already was made by rank 0 a moment ago."""
+
         def make(name: Any, *args: Any, **kwargs: Any) -> None:
-            try:
-                original(name, *args, **kwargs)
-            except FileExistsError:
-                if not os.path.isdir(name):
-                    raise
+            path = self._name(name)
+            if os.path.isfile(path):
+                raise FileExistsError(f"{path} is a file")
+            parent = os.path.dirname(path)
+            if not with_parents and not self._really_exists(parent) and parent not in self.made:
+                raise FileNotFoundError(f"there is no folder {parent}")
+            self._really_make(self._below(path))
+            while path not in self.made and not self._really_exists(path):
+                self.made.add(path)
+                path = os.path.dirname(path)
 
         return make
+
+    def _listing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def listed(path: Any = ".") -> Any:
+            return original(path if isinstance(path, int) else self.place_of(path))
+
+        return listed
 
     def _looking(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def stat(path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -167,13 +196,28 @@ class Shadow:
             if isinstance(path, int):
                 return original(path)
             name = self._name(path)
-            return name in self.written or (name not in self.removed and original(path))
+            return name in self.written or (name not in self.removed and original(self.place_of(path)))
 
         return exists
 
 
-def _quietly_made(makedirs: Callable[..., None]) -> Callable[[str], None]:
+def _quietly_made(mkdir: Callable[..., None], stat: Callable[..., Any]) -> Callable[[str], None]:
+    """``os.makedirs`` itself calls ``os.mkdir``, which is replaced."""
+
     def make(folder: str) -> None:
-        makedirs(folder, exist_ok=True)
+        missing = [folder]
+        while not _is_there(stat, os.path.dirname(missing[-1])):
+            missing.append(os.path.dirname(missing[-1]))
+        for each in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                mkdir(each)
 
     return make
+
+
+def _is_there(stat: Callable[..., Any], path: str) -> bool:
+    try:
+        stat(path)
+    except (OSError, ValueError):
+        return False
+    return True

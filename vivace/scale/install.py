@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import random
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,11 +17,12 @@ from vivace.scale import region as regions
 from vivace.scale.decisions import Decisions
 from vivace.scale.drift import Drift
 from vivace.scale.ending import tell_the_end
-from vivace.scale.files import Shadow
+from vivace.scale.files import keep_files_apart
 from vivace.scale.forward import Forwards
 from vivace.scale.gradients import Gradients
 from vivace.scale.group import Group
 from vivace.scale.loader import OwnRows
+from vivace.scale.moments import Moments
 from vivace.scale.place import ScalePlace
 from vivace.scale.plan import Planner
 from vivace.scale.row_edges import whole_at_the_edges
@@ -52,7 +50,14 @@ def install(place: ScalePlace, shared_states: bool, tell: Tell) -> None:
     decisions = Decisions(region)
     gradients = Gradients(group)
     group.average_too = lambda leaf: gradients.add([leaf])
-    forwards = Forwards(Planner(region, decisions), lambda root: _meet(root, gradients, group), lambda: told())
+    states = SharedStates(group) if shared_states else None
+
+    def meet(root: torch.nn.Module) -> None:
+        _meet(root, gradients, group)
+        if states is not None:
+            states.go_last()
+
+    forwards = Forwards(Planner(region, decisions), meet, lambda: told())
     loaders = OwnRows(group, lambda: told())
 
     def told() -> None:
@@ -61,9 +66,10 @@ def install(place: ScalePlace, shared_states: bool, tell: Tell) -> None:
 
     drift = Drift(group, gradients.parameters)
     gradients.install()
-    if shared_states:
-        SharedStates(group).install()
+    if states is not None:
+        states.install()
     drift.install()
+    Moments(group).install()
     regions.install(region)
     losses.install(region)
     decisions.install()
@@ -72,7 +78,7 @@ def install(place: ScalePlace, shared_states: bool, tell: Tell) -> None:
     forwards.install()
     stop_together(group)
     if place.rank > 0:
-        _keep_files_apart(place.folder)
+        keep_files_apart(place.folder)
 
 
 def _meet(root: torch.nn.Module, gradients: Gradients, group: Group) -> None:
@@ -80,12 +86,6 @@ def _meet(root: torch.nn.Module, gradients: Gradients, group: Group) -> None:
     gradients.add(root.parameters())
     with torch.no_grad():
         group.from_first([*root.parameters(), *root.buffers()])
-
-
-def _keep_files_apart(told: str) -> None:
-    folder, remove = Path(tempfile.mkdtemp(prefix="vivace-files-")), shutil.rmtree
-    atexit.register(remove, folder, ignore_errors=True)
-    Shadow(folder, told).install()
 
 
 def _same_chance(seed: int) -> None:

@@ -43,9 +43,9 @@ _HIDDEN = (
 )  # fmt: skip
 
 
-def over_ranks(ranks: int) -> tuple[str, ...]:
-    """What stands before a command that is to be split over so many ranks; 1: it is one of those that a job started."""
-    several = ("--ranks", str(ranks)) if ranks > 1 else ()
+def over_ranks(ranks: int | None) -> tuple[str, ...]:
+    """What stands before a command that is split over so many ranks; None: it is one of those that a job started."""
+    several = ("--ranks", str(ranks)) if ranks is not None else ()
     return (sys.executable, "-m", "vivace.scale.launcher", *several, "--")
 
 

@@ -57,6 +57,13 @@ class Rows(torch.Tensor):
         view._view_of, view._how = self, how
         return view
 
+    def looked_at(self) -> torch.Tensor:
+        """The whole, for vivace's own eyes: the script's batch stays as it is. Every rank must ask."""
+        if self._whole is not None:
+            return self._whole
+        part = part_or_none(self)
+        return whole_of(self) if part is None else self._layout.gather(part.detach(), self._group)
+
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

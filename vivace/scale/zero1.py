@@ -11,7 +11,11 @@ from typing import Any
 
 import torch
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    _global_optimizer_pre_hooks,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale.group import Group
@@ -40,10 +44,15 @@ class SharedStates:
         self._whole: dict[int, list[list[torch.Tensor]]] = {}  # optimizer → its groups' parameters, while it steps
 
     def install(self) -> None:
-        register_optimizer_step_pre_hook(_unseen(self._before_step))
+        self._hook = register_optimizer_step_pre_hook(_unseen(self._before_step))
         register_optimizer_step_post_hook(_unseen(self._after_step))
         self._put_states_together()
         self._cut_loaded_states()
+
+    def go_last(self) -> None:
+        """Whoever else looks at an optimizer before it steps sees all of its parameters."""
+        hooks: Any = _global_optimizer_pre_hooks
+        hooks.move_to_end(self._hook.id)
 
     def _owned(self, optimizer: torch.optim.Optimizer) -> list[tuple[torch.Tensor, int]]:
         parameters = [each for group in optimizer.param_groups for each in group["params"]]

@@ -30,6 +30,7 @@ from vivace.records.privacy import safe_command
 from vivace.scale.launcher import over_ranks
 
 if TYPE_CHECKING:
+    from vivace.records.equality import Equality
     from vivace.records.run import Run, RunState
 
 __all__ = ["MODES", "Ran", "read_words", "run"]
@@ -89,11 +90,13 @@ def run(
     output: Path,
     name: str | None,
     on_told: Callable[[dict[str, PracticeAnswer]], None],
-    ranks: int = 1,
+    ranks: int | None = None,
+    equality: Equality | None = None,
 ) -> Ran:
     """``on_told`` is called once, when the process has said what became of each practice.
 
-    ``ranks``: as so many processes.
+    ``ranks``: as so many processes; None: as one, or as one of those that a job has started. ``equality``: what was
+    proved of that, for the record.
 
     With ``strict`` a training stops by itself after its first steps; one that ends before that fails here.
     """
@@ -109,11 +112,11 @@ def run(
     try:
         process = _start(_split(command, words, ranks), environment)
     except UserError:
-        record = _record(command, words, folder, started_at)
+        record = _record(command, words, folder, started_at, ranks, equality)
         _keep(record.model_copy(update={"state": "failed", "ended_at": _now()}), whole)
         raise
     with _signals_passed_on(process):
-        record = _record(command, words, folder, started_at)
+        record = _record(command, words, folder, started_at, ranks, equality)
         if whole.is_dir():
             _keep(record, whole)
         code = _wait(process, whole, on_told)
@@ -142,7 +145,10 @@ def _keep(record: Run, folder: Path) -> str | None:
     return None
 
 
-def _record(command: Sequence[str], words: Sequence[str], folder: Path, started_at: str) -> Run:
+def _record(
+    command: Sequence[str], words: Sequence[str], folder: Path, started_at: str, ranks: int | None,
+    equality: Equality | None,
+) -> Run:  # fmt: skip
     from vivace.records.run import Run
 
     return Run(
@@ -153,6 +159,8 @@ def _record(command: Sequence[str], words: Sequence[str], folder: Path, started_
         state="running",
         started_at=started_at,
         folder=str(folder),
+        ranks=ranks,
+        equality=equality,
     )
 
 
@@ -178,7 +186,7 @@ def _place(output: Path) -> Path:
     return output if rank == 0 else output / ".ranks"
 
 
-def _split(command: Sequence[str], words: Sequence[str], ranks: int) -> Sequence[str]:
+def _split(command: Sequence[str], words: Sequence[str], ranks: int | None) -> Sequence[str]:
     """Under vivace's launcher, where the work is split: it starts the ranks, or is one of those that a job started."""
     if not MODES.intersection(words):
         return command

@@ -36,6 +36,10 @@ def install(request: ProcessRequest) -> None:
     if place is not None:
         for change in changes.values():
             change.over_ranks(place)
+    if request.files_apart and (place is None or place.rank == 0):  # other ranks do so anyway
+        from vivace.scale.files import keep_files_apart
+
+        keep_files_apart(request.folder)
     told = _Told(request, changes)
     parts = Parts(list(changes.values()))
     compile_cache.install()

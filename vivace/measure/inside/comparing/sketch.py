@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from vivace.protocol.rank import is_split
+
 __all__ = ["BUCKETS", "Sketcher", "digest_of", "folded"]
 
 BUCKETS = 256
@@ -64,10 +66,11 @@ def folded(sketches: torch.Tensor, buckets: int) -> torch.Tensor:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """In logical order; of a sharded tensor this rank's part, of a sparse one its values."""
+    """In logical order; of a sparse tensor its values. Of a sharded tensor this rank's part; the whole where vivace has
+    sharded it, and every rank looks at the same moment."""
     tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
-        tensor = tensor.to_local()
+        tensor = tensor.full_tensor() if is_split() else tensor.to_local()  # type: ignore[attr-defined]
     if tensor.is_sparse:
         tensor = tensor.coalesce().values()
     if tensor.is_complex():
@@ -78,6 +81,8 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 def digest_of(value: Any, depth: int = 4) -> int:
     """Of all tensors in a batch, or in a call's arguments. Waits for the GPU."""
     if isinstance(value, torch.Tensor):
+        if hasattr(value, "looked_at"):  # a batch of which each rank has its rows (``vivace.scale``)
+            value = value.looked_at()
         return _digest_of_tensor(value.detach())
     if depth == 0:
         return 0
