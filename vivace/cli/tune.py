@@ -14,6 +14,7 @@ from rich.markup import escape
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
+from vivace.cli.ranks import Mode, Ranks, mode_for
 from vivace.cli.report import write_report
 from vivace.cli.resuming import refuse_beside_resume
 from vivace.cli.runs import DEFAULT_RUNS, Output
@@ -49,6 +50,8 @@ def tune(
         typer.Option(help="Also use practices of this risk: `--allow algorithmic` (a different optimisation problem)."),
     ] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue an interrupted tune: its folder.")] = None,
+    ranks: Ranks = 1,
+    with_: Mode = "",
     slurm: Annotated[
         str | None,
         typer.Option(help="Run each trial as a Slurm job with these srun options: '--gpus=1 --time=10 -A xyz'."),
@@ -64,14 +67,16 @@ def tune(
 ) -> None:
     """Try the fixes, keep those that pay, prove the gain and check for harm. The script is not edited.
 
-    Each trial is a fresh process. Changes of the optimisation problem are only proposed. Without a command, vivace
-    tunes the example that ships with it.
+    Each trial is a fresh process. With --ranks each is split over ranks, and compared with one process first. Changes
+    of the optimisation problem are only proposed. Without a command, vivace tunes the example that ships with it.
 
     Examples:
 
         vivace tune -- python train.py -b 256
 
         vivace tune --budget 20 --allow algorithmic -- python train.py
+
+        vivace tune --ranks 4 -- python train.py          split over 4 GPUs: what the ranks and the practices bring
 
         vivace tune --resume vivace-runs/train-001
     """
@@ -81,7 +86,14 @@ def tune(
         options = _options_of(resume, budget)
     else:
         options = _options(command, budget, steps, rounds, harm_steps, allow, timeout, slurm)
-        options = replace(options, copy=copy_options(in_copy, link, keep_copy))
+        mode = mode_for(ranks, with_, "tune")
+        if mode and slurm is not None:
+            raise UserError(
+                "--ranks starts its ranks on this machine, and --slurm elsewhere", hint="use one of the two"
+            )
+        options = replace(
+            options, copy=copy_options(in_copy, link, keep_copy), ranks=ranks, mode=mode[0] if mode else ""
+        )
     console = make_console(stderr=True, highlight=False)
     if not command and resume is None:
         console.print("No command given: tuning the example that ships with vivace (a small image classifier).\n")

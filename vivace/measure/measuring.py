@@ -31,10 +31,12 @@ from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.protocol.payload import Payload
 from vivace.protocol.progress import SeenProgress
 from vivace.protocol.request import Entry, ProcessRequest
+from vivace.protocol.scale_report import REPORTS
 from vivace.protocol.unmeasured import UNMEASURED, read_unmeasured
 from vivace.protocol.version import ProtocolError
 from vivace.records.machine import Machine
 from vivace.records.measurement import Measurement
+from vivace.records.scale import read_split_facts
 
 __all__ = ["Measured", "Request", "measure"]
 
@@ -142,7 +144,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
             )
     folder_gone = not folder.is_dir()
     payloads, unread = _answers_of_the_processes(folder)
-    told = read_told(folder)
+    told, scale = read_told(folder), read_split_facts(folder)
     torch_imported = any(folder.glob("imported-*"))
     seen = _Seen(
         torch_imported,
@@ -169,7 +171,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         notes,
         practices=told,
     )
-    record = _with_outcome(record, outcome).model_copy(update={"written_files": written})
+    record = _with_outcome(record, outcome).model_copy(update={"written_files": written, "scale": scale})
     record.save(folder / RECORD)
     return Measured(record, folder, outcome)
 
@@ -288,6 +290,7 @@ def _tidy(folder: Path) -> None:
         "progress-*.json",
         "practices-*.json",
         "imported-*",
+        REPORTS,
         UNMEASURED,
         STOP_FILE,
         ".rank-*.tmp",

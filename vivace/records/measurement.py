@@ -12,6 +12,7 @@ from vivace.records.base import Part, Record
 from vivace.records.first_steps import FirstSteps
 from vivace.records.machine import Machine
 from vivace.records.older import Answer
+from vivace.records.scale import SplitFacts
 from vivace.records.structure import Spot, Structure
 
 __all__ = [
@@ -291,6 +292,7 @@ class Measurement(Record):
     batch_size: int | None = Field(None, description="samples per optimizer step and rank")
     global_batch_size: int | None = Field(None, description="samples per optimizer step over all ranks")
     split: bool = Field(False, description="vivace splits one training over the ranks: batch_size is the whole batch")
+    scale: SplitFacts | None = Field(None, description="what was split over the ranks, and what they exchanged")
     micro_batches: float | None = Field(None, description="backward passes per optimizer step")
     optimizers: int = Field(1, description="0: parameters are updated by hand, or in hooks of the backward pass")
     skipped_steps: int = Field(0, description="steps that a GradScaler left out")

@@ -9,14 +9,16 @@ from pydantic import Field, model_validator
 
 from vivace.records import older
 from vivace.records.base import Part, Record
+from vivace.records.equality import Equality
 from vivace.records.finding import Finding, Risk
 from vivace.records.machine import Machine
 from vivace.records.measurement import Spread
+from vivace.records.scale import SplitFacts
 from vivace.records.trial import Outcome
 
 __all__ = [
     "Conclusion", "Gain", "Harm", "HarmOutcome", "HarmTest", "HarmTestKind", "HarmVerdict", "Interval", "Payback",
-    "Proof", "Rejected", "Rejection", "Side", "Varied",
+    "Proof", "Rejected", "Rejection", "Scaled", "Side", "Varied",
 ]  # fmt: skip
 
 
@@ -197,6 +199,22 @@ class Side(Part):
     losses: tuple[tuple[float | None, ...], ...] = Field((), description="one trajectory a round")
 
 
+class Scaled(Part):
+    """Of ``tune --ranks``: the ranks beside one process. The practices of the proof are compared with the ranks as they
+    are; ``with_practices`` multiplies the two."""
+
+    ranks: int
+    mode: str
+    over_one: Interval | None = Field(None, description="the ranks as they are over one process; None: no pair was run")
+    with_practices: Interval | None = None
+    efficiency: float | None = Field(None, description="that speedup over the number of ranks")
+    pairs: int = 0
+    equality: Equality
+    one: Side | None = None
+    split: Side | None = None
+    facts: SplitFacts | None = None
+
+
 class Proof(Record):
     KIND = "proof"
 
@@ -217,6 +235,7 @@ class Proof(Record):
     unchanged: Varied | None = Field(None, description="how steady the unchanged job ran; None in older records")
     machine: Machine | None = None
     run_with: str = Field("", description="the command that trains with the winning set")
+    scaled: Scaled | None = Field(None, description="of `tune --ranks`: every trial was split over ranks")
     ended: str | None = Field(None, description="the run of the proof that did not get through, and how")
     notes: tuple[str, ...] = ()
 

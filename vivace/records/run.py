@@ -9,6 +9,7 @@ from pydantic import Field
 from vivace.records.base import Record
 from vivace.records.equality import Equality
 from vivace.records.older import Answer
+from vivace.records.scale import SplitFacts
 
 __all__ = ["Run", "RunState"]
 
@@ -42,6 +43,7 @@ class Run(Record):
     array: str | None = None
     script: str | None = None
     ranks: int | None = Field(default=None, ge=1, description="processes that `run --ranks` split it over")
+    scale: SplitFacts | None = Field(default=None, description="what was split, and what the ranks exchanged")
     equality: Equality | None = Field(default=None, description="the proof that ranks train as one process does")
     stdout: str | None = Field(default=None, description="a path; for Slurm with %j or %A_%a in it")
     stderr: str | None = None

@@ -33,6 +33,7 @@ class Trial(Record):
     name: str
     command: tuple[str, ...]
     practices: tuple[str, ...]
+    ranks: int | None = Field(None, description="that vivace split it over; None: it was not split")
     outcome: Outcome
     seconds: float = Field(ge=0, description="that it ran, without its time in a queue")
     queued_s: float = Field(0.0, ge=0, description="in Slurm's queue (tune --slurm)")

@@ -56,7 +56,10 @@ def _steps_by_set(trials: Sequence[Trial]) -> dict[Words, float]:
 
 def _by_set(trials: Sequence[Trial], figure: Callable[[Measurement], float | None]) -> dict[Words, list[float]]:
     runs: dict[Words, list[float]] = {}
+    over_ranks = any(trial.ranks is not None for trial in trials)
     for trial in trials:
+        if over_ranks and trial.ranks is None:  # one process, beside a tune of its ranks
+            continue
         value = figure(trial.measurement) if trial.outcome is Outcome.OK and trial.measurement is not None else None
         if value is not None:
             runs.setdefault(Words(trial.practices), []).append(value)

@@ -21,6 +21,7 @@ from vivace.report.phases import css_class, in_order, phase_name
 from vivace.report.proof_view import shown_harm
 from vivace.report.rendering import render
 from vivace.report.run_folder import RunFolder
+from vivace.report.scaled import facts_lines
 
 __all__ = ["proof_sections", "proof_title"]
 
@@ -45,6 +46,7 @@ def proof_sections(run: RunFolder, proof: Proof) -> list[Markup]:
     """Sections without content are left out."""
     sections = (
         _headline(run, proof),
+        _ranks(proof),
         _recipe(proof),
         _steps(proof),
         _gains(run, proof),
@@ -102,6 +104,16 @@ def _tiles(proof: Proof) -> list[_Tile]:
         _Tile("GPU memory", "", bytes_gib(before.device_memory_gib), bytes_gib(after.device_memory_gib)),
         _Tile("host memory", "", bytes_gib(before.host_memory_gib), bytes_gib(after.host_memory_gib)),
     ]
+
+
+def _ranks(proof: Proof) -> Markup | None:
+    """Of a tune with --ranks: the ranks beside one process."""
+    scaled = proof.scaled
+    if scaled is None:
+        return None
+    named = (("the ranks as they are", scaled.over_one), ("with the practices", scaled.with_practices))
+    rows = [(name, interval) for name, interval in named if interval is not None]
+    return render("proof_ranks", scaled=scaled, rows=rows, facts=facts_lines(scaled.facts))
 
 
 def _recipe(proof: Proof) -> Markup | None:

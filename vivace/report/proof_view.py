@@ -11,6 +11,7 @@ from vivace.records.proof import Conclusion, Harm, HarmVerdict, Interval, Proof,
 from vivace.report.conclusions import nothing_sentence
 from vivace.report.figures import counted
 from vivace.report.fitting import FittingTable
+from vivace.report.scaled import scaled_lines
 from vivace.report.to_copy import command_to_copy, indented, to_copy
 
 __all__ = ["harm_headline", "proof_view", "shown_harm"]
@@ -19,6 +20,8 @@ __all__ = ["harm_headline", "proof_view", "shown_harm"]
 def proof_view(proof: Proof) -> RenderableType:
     """To be printed with ``crop=False``: its commands are not broken at the width of the terminal."""
     parts: list[RenderableType] = [Text(), _headline(proof)]
+    if proof.scaled is not None:
+        parts += [Text(line) for line in scaled_lines(proof.scaled)]
     if proof.practices:
         parts += [Text(), _gains(proof)]
     parts += [Text(), _sides(proof)]
@@ -30,6 +33,9 @@ def proof_view(proof: Proof) -> RenderableType:
     parts += _proposals(proof)
     if proof.practices:
         parts += _what_to_do(proof)
+    elif proof.run_with:
+        parts += [Text(), Text("Train on the ranks, without editing the script:", style="bold")]
+        parts += command_to_copy(proof.run_with)
     return Group(*parts)
 
 

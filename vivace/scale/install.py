@@ -27,6 +27,7 @@ from vivace.scale.place import ScalePlace
 from vivace.scale.plan import Planner
 from vivace.scale.row_edges import whole_at_the_edges
 from vivace.scale.stopping import stop_together
+from vivace.scale.telling import Telling, gradient_bytes
 from vivace.scale.zero1 import SharedStates
 
 __all__ = ["install"]
@@ -61,8 +62,7 @@ def install(place: ScalePlace, shared_states: bool, tell: Tell) -> None:
     loaders = OwnRows(group, lambda: told())
 
     def told() -> None:
-        split = sorted(forwards.splits) or (["batches"] if loaders.are_cut else [])
-        tell(split, dict(forwards.whole), dict(loaders.whole), place.world)
+        tell(_split(forwards, loaders), dict(forwards.whole), dict(loaders.whole), place.world)
 
     drift = Drift(group, gradients.parameters)
     gradients.install()
@@ -77,8 +77,26 @@ def install(place: ScalePlace, shared_states: bool, tell: Tell) -> None:
     loaders.install()
     forwards.install()
     stop_together(group)
+    if place.rank == 0:
+        Telling(group, place.folder, lambda: _seen(forwards, loaders, gradients, drift)).install()
     if place.rank > 0:
         keep_files_apart(place.folder)
+
+
+def _seen(forwards: Forwards, loaders: OwnRows, gradients: Gradients, drift: Drift) -> dict[str, Any]:
+    """What the report says beside the exchanges."""
+    return {
+        "split": _split(forwards, loaders),
+        "whole": dict(forwards.whole),
+        "loaded_whole": dict(loaders.whole),
+        "gradient_bytes": gradient_bytes(gradients.parameters()),
+        "sent_early": gradients.overlap.sent_early,
+        "drift_checks": drift.checks,
+    }
+
+
+def _split(forwards: Forwards, loaders: OwnRows) -> list[str]:
+    return sorted(forwards.splits) or (["batches"] if loaders.are_cut else [])
 
 
 def _meet(root: torch.nn.Module, gradients: Gradients, group: Group) -> None:

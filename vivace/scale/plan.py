@@ -24,7 +24,7 @@ from vivace.scale.kept import hooked, inside_rows, kept_since, put_back, set_kep
 from vivace.scale.layout import Layout
 from vivace.scale.opaque import Opaque, deep_leaves, made_whole, tensors_in
 from vivace.scale.region import Region
-from vivace.scale.rows import Rows, all_whole, part_or_none, whole_of
+from vivace.scale.rows import PROOF, Rows, all_whole, asked_by, part_or_none, whole_of
 from vivace.scale.shares import Shares
 
 __all__ = ["Planner", "Replicated", "Split", "signature"]
@@ -150,7 +150,8 @@ class Planner:
         return all(fits(*each, shares, self.group) for each in itertools.chain(outputs, *kept))
 
     def _try_whole(self, root: torch.nn.Module, call: Call, args: Any, kwargs: Any) -> _Trial:
-        args, kwargs = all_whole((args, kwargs))
+        with asked_by(PROOF):
+            args, kwargs = all_whole((args, kwargs))
         self.region.proving = True
         try:
             with put_back(root):

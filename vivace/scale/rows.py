@@ -8,18 +8,18 @@ whole, so that a change in place is seen through every view of it.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
+from vivace.measure.inside.places import user_place
 from vivace.scale.errors import ScaleError
 from vivace.scale.group import Group
 from vivace.scale.layout import Layout
 
-__all__ = ["UNKNOWN", "Rows", "all_whole", "gathered_bytes", "name_of", "part_or_none", "whole_of"]
+__all__ = ["PROOF", "UNKNOWN", "Rows", "all_whole", "asked_by", "gathers", "name_of", "part_or_none", "whole_of"]
 
 UNKNOWN: Any = object()
 """The answer of a rule that does not cover this call."""
@@ -27,8 +27,11 @@ UNKNOWN: Any = object()
 RULES: dict[str, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {}
 """The name of a torch function → what it does with rows; filled by ``row_rules`` and ``losses``."""
 
-gathered_bytes: Counter[str] = Counter()
-"""What was gathered so far, by the function that asked for it."""
+PROOF = "proof"
+"""Who asks for a whole batch to show that a split is right: no doing of the script's."""
+
+gathers: dict[tuple[str, str, int, str], tuple[int, int]] = {}
+"""What was gathered: the function that asked, file, line and code of the script → how often, and how many bytes."""
 
 
 class Rows(torch.Tensor):
@@ -73,7 +76,7 @@ class Rows(torch.Tensor):
             answer = rule(func, args, kwargs)
             if answer is not UNKNOWN:
                 return answer
-        with _asked_by(name):
+        with asked_by(name):
             args, kwargs = all_whole((args, kwargs))
         return func(*args, **kwargs)
 
@@ -82,7 +85,7 @@ class Rows(torch.Tensor):
         """Reached only around torch's Python functions, below gradients: those must not be lost."""
         if torch.is_grad_enabled() and any(_has_gradient(value) for value in args):
             raise ScaleError(f"{func} was called around torch's Python functions with a part of a batch")
-        with _asked_by(str(func)):
+        with asked_by(str(func)):
             args, kwargs = all_whole((args, kwargs or {}))
         return func(*args, **kwargs)
 
@@ -97,9 +100,18 @@ def whole_of(rows: Rows) -> torch.Tensor:
         assert rows._part is not None
         _only_in_the_main_thread()
         rows._whole = rows._layout.gather(rows._part, rows._group)
-        gathered_bytes[_ASKING[-1] if _ASKING else "the model"] += rows._whole.numel() * rows._whole.element_size()
+        _note_gather(rows._whole)
     rows._part = None
     return rows._whole
+
+
+def _note_gather(whole: torch.Tensor) -> None:
+    if _ASKING[-1:] == [PROOF]:
+        return
+    found = user_place(2) or {"file": "", "line": 0, "code": ""}
+    place = (_ASKING[-1] if _ASKING else "the model", str(found["file"]), int(found["line"]), str(found["code"]))
+    calls, size = gathers.get(place, (0, 0))
+    gathers[place] = (calls + 1, size + whole.numel() * whole.element_size())
 
 
 def part_or_none(rows: Rows) -> torch.Tensor | None:
@@ -130,7 +142,7 @@ def _has_gradient(value: Any) -> bool:
 _ASKING: list[str] = []
 
 
-class _asked_by:
+class asked_by:
     """For the table of what was gathered."""
 
     def __init__(self, name: str) -> None:

@@ -53,15 +53,17 @@ class Bench:
 
     def run(
         self, label: str, words: Sequence[str] = (), *, evidence: bool = False, seed: int = 0, norms: bool = False,
-        limit_s: float | None = None, steps: int | None = None, same_draws: bool = False,
+        limit_s: float | None = None, steps: int | None = None, same_draws: bool = False, alone: bool = False,
     ) -> Trial:  # fmt: skip
         """One trial. ``limit_s`` ends it, unless it has to wait in a queue first; the budget does not (whoever asks
-        looks at it first). ``steps``: instead of the usual number. ``same_draws``: to judge harm, not to time."""
+        looks at it first). ``steps``: instead of the usual number. ``same_draws``: to judge harm, not to time.
+        ``alone``: as one process, where trials are split over ranks."""
         number = len(self.trials)
         folder = self.folder / "trials" / f"{number:03d}-{label.replace('/', '-').replace(':', '-')[:_SLUG]}"
         settings = replace(
             self.settings, evidence=evidence, seed_offset=seed, grad_norms=norms, notices_files=number == 0,
             steps=steps or self.settings.steps, same_draws=same_draws, prefix=self.prefix,
+            mode="" if alone else self.settings.mode,
             timeout_s=_shorter(self.settings.timeout_s, None if self.prefix else limit_s),
         )  # fmt: skip
         try:

@@ -71,7 +71,7 @@ def _proof(case: Case) -> Proof:
         repeats_s=found.repeats_s,
         unchanged=varied(found, verdict.pairs),
         machine=measured(found.baseline).machine,
-        run_with=_run_with(bench.command, verdict.words),
+        run_with=_run_with(bench, verdict.words),
         ended=None if verdict.ended is None else f"{verdict.ended.name}: {verdict.ended.outcome}",
         notes=(*_contradicted(bench.trials), *found.notes, *case.notes),
     )
@@ -89,5 +89,10 @@ def _contradicted(trials: Sequence[Trial]) -> list[str]:
     return [f"{t.name}: {one.says}" for t in trials if t.measurement for one in t.measurement.contradictions]
 
 
-def _run_with(command: Sequence[str], words: Sequence[str]) -> str:
-    return shlex.join(["vivace", "run", "--with", ",".join(words), "--", *safe_command(command)]) if words else ""
+def _run_with(bench: Bench, words: Sequence[str]) -> str:
+    mode, ranks = bench.settings.mode, bench.settings.ranks
+    if not words and not mode:
+        return ""
+    split = ["--ranks", str(ranks)] if mode else []
+    every = [mode, *words] if mode else words
+    return shlex.join(["vivace", "run", *split, "--with", ",".join(every), "--", *safe_command(bench.command)])

@@ -25,6 +25,7 @@ from vivace.practices.engine.registry import environment_of, parse_words
 from vivace.protocol.answers import PracticeAnswer, PracticeState, answers_from_text
 from vivace.protocol.rank import rank_and_world
 from vivace.protocol.request import Entry, ProcessRequest
+from vivace.protocol.scale_report import REPORTS
 from vivace.protocol.unmeasured import UNMEASURED, read_unmeasured
 from vivace.records.privacy import safe_command
 from vivace.scale.launcher import over_ranks
@@ -32,6 +33,7 @@ from vivace.scale.launcher import over_ranks
 if TYPE_CHECKING:
     from vivace.records.equality import Equality
     from vivace.records.run import Run, RunState
+    from vivace.records.scale import SplitFacts
 
 __all__ = ["MODES", "Ran", "read_words", "run"]
 
@@ -127,7 +129,10 @@ def run(
     ended_too_early = strict and code == 0 and bool(missing)
     code = ExitCode.NOTHING if ended_too_early else code
     state: RunState = "completed" if code == 0 else "cancelled" if code in (130, 143) else "failed"
-    ended = record.model_copy(update={"state": state, "exit_code": code, "ended_at": _now(), "told": told})
+    scale = _split_facts(whole) if ranks is not None else None
+    ended = record.model_copy(
+        update={"state": state, "exit_code": code, "ended_at": _now(), "told": told, "scale": scale}
+    )
     unrecorded = _keep(ended, whole)
     return Ran(code, folder, told, missing if ended_too_early else (), gone, unrecorded)
 
@@ -137,7 +142,7 @@ def _keep(record: Run, folder: Path) -> str | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         record.save(folder / RECORD)
-        for pattern in ("practices-*.json", _REFUSED, UNMEASURED) if record.exit_code is not None else ():
+        for pattern in ("practices-*.json", _REFUSED, UNMEASURED, REPORTS) if record.exit_code is not None else ():
             for path in folder.glob(pattern):
                 path.unlink(missing_ok=True)
     except OSError as error:
@@ -162,6 +167,12 @@ def _record(
         ranks=ranks,
         equality=equality,
     )
+
+
+def _split_facts(folder: Path) -> SplitFacts | None:
+    from vivace.records.scale import read_split_facts
+
+    return read_split_facts(folder)
 
 
 def _told(folder: Path) -> dict[str, PracticeAnswer]:

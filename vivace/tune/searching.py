@@ -38,9 +38,9 @@ _ONLY_WITHOUT = ("compile",)  # where CUDA graphs have paid, the same code witho
 _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 
 
-def search(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Search:
-    found = baseline_of(bench, allowed, reserve_trials)
-    quick, slow = _split(candidates(found.findings, measured(found.baseline), allowed))
+def search(found: Search) -> None:
+    """From the baseline on (``baseline_of``); ``found`` holds the best set and what was left out afterwards."""
+    quick, slow = _split(candidates(found.findings, measured(found.baseline), found.allowed))
     _try_all(found, quick)
     slow = _look_again_while_it_pays(found, slow)
     for word in slow:
@@ -49,7 +49,6 @@ def search(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) -> Sear
     _feed_faster(found)
     _look_again_while_it_pays(found, [])
     found.finish()
-    return found
 
 
 def _look_again_while_it_pays(found: Search, slow: list[str]) -> list[str]:

@@ -25,6 +25,7 @@ from vivace.protocol.request import Entry
 from vivace.records.base import RecordError, last_line
 from vivace.records.privacy import safe_command, safe_text
 from vivace.records.trial import Outcome, Trial
+from vivace.scale.launcher import over_ranks
 from vivace.tune.queued import marked, queued_s
 from vivace.tune.short_scripts import ended_by_itself, has_enough, says_too_few
 
@@ -52,6 +53,10 @@ class TrialSettings:
     """Put before the command: ``srun …`` sends it as a job of its own."""
     same_draws: bool = False
     """Dropout masks and the like as the script alone would draw them; compiled code is slower for it."""
+    ranks: int = 1
+    """More: each trial is split over so many processes."""
+    mode: str = ""
+    """How it is split: ``ddp``, … No part of the practices of a trial."""
 
 
 def run_trial(
@@ -65,6 +70,7 @@ def run_trial(
         return known
     shutil.rmtree(folder, ignore_errors=True)  # what an interrupted trial left
     folder.mkdir(parents=True)
+    split = (settings.mode,) if settings.mode else ()
     request = Request(
         command=marked(settings.prefix, command, folder),
         steps=settings.steps,
@@ -73,7 +79,8 @@ def run_trial(
         flops=settings.evidence,
         timeout_s=settings.timeout_s,
         folder=folder,
-        practices=tuple(words),
+        practices=(*split, *words),
+        launcher=over_ranks(settings.ranks) if split else (),
         entry=Entry.PRACTICES,
         environment=environment_of(words),
         seed_offset=settings.seed_offset,
@@ -92,6 +99,7 @@ def run_trial(
         name=folder.name,
         command=safe_command([*settings.prefix, *command]),
         practices=tuple(words),
+        ranks=settings.ranks if split else None,
         outcome=outcome,
         seconds=seconds - waited_s,
         queued_s=waited_s,
@@ -123,8 +131,9 @@ def does_not_train(own: Trial, hint: str | None = None) -> UserError:
 
 def _is_the_same(known: Trial, words: Sequence[str], settings: TrialSettings) -> bool:
     """Asked the same; and one that was ended for want of time had as much as it would have now."""
-    asked = (tuple(words), settings.evidence, settings.seed_offset, settings.grad_norms)
-    if (known.practices, known.evidence, known.seed_offset, known.grad_norms) != asked:
+    ranks = settings.ranks if settings.mode else None
+    asked = (tuple(words), settings.evidence, settings.seed_offset, settings.grad_norms, ranks)
+    if (known.practices, known.evidence, known.seed_offset, known.grad_norms, known.ranks) != asked:
         return False
     had_less = known.timeout_s is not None and (settings.timeout_s is None or known.timeout_s < settings.timeout_s)
     return known.outcome is not Outcome.TIMEOUT or not had_less

@@ -20,9 +20,10 @@ from vivace.tune.folder_lock import held
 from vivace.tune.options_file import read_options, write_options
 from vivace.tune.probing import Causes
 from vivace.tune.proving import prove
+from vivace.tune.ranks.scaling import prove_first, scaled
 from vivace.tune.references import measured
 from vivace.tune.same_job import Job, refuse_another_job, this_job
-from vivace.tune.searching import search
+from vivace.tune.searching import baseline_of, search
 from vivace.tune.trials import TrialSettings
 
 __all__ = ["Interrupted", "Options", "Tuned", "resume_options", "tune"]
@@ -45,6 +46,9 @@ class Options:
     timeout_s: float | None = None
     prefix: tuple[str, ...] = ()
     copy: CopyOptions | None = None
+    ranks: int = 1
+    mode: str = ""
+    """With more than one rank, how every trial is split."""
     job: Job | None = None
     """Set when the tune begins."""
 
@@ -73,11 +77,22 @@ def tune(
 def _tune(options: Options, folder: Path, sink: Sink, progress: Progress, say: Callable[[str], None]) -> Tuned:
     write_options(folder / OPTIONS, options)  # with --resume too: another --budget holds from then on
     say(f"  [dim]folder: {escape(str(folder))}[/]")
-    settings = TrialSettings(steps=options.steps, timeout_s=options.timeout_s, copy=options.copy)
+    settings = TrialSettings(
+        steps=options.steps, timeout_s=options.timeout_s, copy=options.copy, ranks=options.ranks, mode=options.mode
+    )
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
     try:
-        found = search(bench, tuple(Risk(risk) for risk in options.allow), reserve_trials=2 * options.rounds)
+        allowed = tuple(Risk(risk) for risk in options.allow)
+        sides = 4 if options.mode else 2  # the pairs of the practices, and those of the ranks
+        found = baseline_of(bench, allowed, reserve_trials=sides * options.rounds)
+        equality = prove_first(bench, found.baseline) if options.mode else None
+        search(found)
         proof = prove(bench, found, options.rounds, options.harm_steps)
+        if equality is not None:
+            practices = proof.speedup if proof.practices else None
+            facts = scaled(bench, found.baseline, equality, practices, options.rounds)
+            trials = tuple(trial.name for trial in bench.trials)
+            proof = proof.model_copy(update={"scaled": facts, "trials": trials, "seconds": bench.used_s})
     except KeyboardInterrupt:  # between two trials
         raise Interrupted(folder) from None
     of_the_baseline = str(Path("trials") / found.baseline.name / "trial.json")

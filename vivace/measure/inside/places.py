@@ -29,7 +29,7 @@ _LIBRARIES = tuple(
 _STANDARD = tuple(os.path.abspath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib"))
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _VIVACE = os.path.dirname(os.path.abspath(vivace.__file__))
-_OURS = tuple(os.path.join(_VIVACE, part) + os.sep for part in ("measure", "practices"))
+_OURS = tuple(os.path.join(_VIVACE, part) + os.sep for part in ("measure", "practices", "scale"))
 _INSTALLED = ("site-packages", "dist-packages")
 _OF_OTHERS = frozenset(
     {*_INSTALLED, "third_party", "third-party", "thirdparty", "vendor", "vendored", "_vendor", "external", "extern"}

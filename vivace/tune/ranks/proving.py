@@ -27,7 +27,7 @@ from vivace.records.privacy import safe_command, safe_text
 from vivace.scale.launcher import over_ranks
 from vivace.tune.ranks.comparing import Compared, compare
 
-__all__ = ["INSIDE_THE_RUN", "prove_equal"]
+__all__ = ["INSIDE_THE_RUN", "equality_of", "prove_equal"]
 
 _WARM_UP_STEPS = 6  # gradients of the first four are looked at
 _NOT_LOGGED = {"WANDB_MODE": "disabled"}  # a run of some steps is nothing that a tracker should show
@@ -86,7 +86,7 @@ def prove_equal(
         return _Side(measured.measurement, measured)
 
     def answer(verdict: EqualityVerdict, says: str, compared: Compared | None = None) -> Equality:
-        return _equality(command, mode, words, ranks, verdict, says, compared, time.monotonic() - began)
+        return equality_of(command, mode, words, ranks, verdict, says, compared, time.monotonic() - began)
 
     split = run("ranks", split=True)
     if split.record is None:
@@ -119,10 +119,11 @@ def prove_equal(
     return answer(EqualityVerdict.EQUAL, compared.says(), compared)
 
 
-def _equality(
+def equality_of(
     command: Sequence[str], mode: str, words: Sequence[str], ranks: int, verdict: EqualityVerdict, says: str,
     compared: Compared | None, seconds: float,
 ) -> Equality:  # fmt: skip
+    """The record of a comparison."""
     is_equal = compared is not None and verdict is EqualityVerdict.EQUAL
     steps = compared.pair[0].first_steps if compared is not None else None
     return Equality(
