@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from json import dumps
 from typing import Annotated, NoReturn
 
@@ -9,10 +10,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivace.cli.check_ranks import check_and_show
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.copying import InCopy, KeepCopy, Link, copy_options
 from vivace.cli.nothing import end_with_nothing
+from vivace.cli.ranks import Mode, Ranks, mode_for
 from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import ExitCode, UserError
@@ -25,6 +28,7 @@ from vivace.tune.checking import check as run_check
 
 __all__ = ["check"]
 
+_STEPS_OVER_RANKS = 20  # timed ones; enough for shares
 _TOO_FEW = "not enough steps were measured for a verdict; let the command train for longer"
 
 
@@ -37,6 +41,12 @@ def check(
     fail_over: Annotated[
         float | None,
         typer.Option("--fail-over", help="For CI: exit with 1 if a larger speedup than this is likely left."),
+    ] = None,
+    ranks: Ranks = 1,
+    with_: Mode = "",
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="With --ranks: predict for this machine of the catalogue (vivace hardware --list)."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop each run after this many seconds.")] = None,
     output: Output = DEFAULT_RUNS,
@@ -52,13 +62,16 @@ def check(
     """Show what slows a training command down, ordered by likely speedup. The script is not edited.
 
     Each fix has a likely speedup with a range, and an upper bound. Without a command, vivace checks the example that
-    ships with it.
+    ships with it. With --ranks the question is whether it would scale: the command runs as one process and split, and
+    what is gathered, what runs whole, memory and exchanges are shown.
 
     Examples:
 
         vivace check -- python train.py -b 256
 
         vivace check --json --fail-over 1.2 -- torchrun --nproc-per-node 4 train.py
+
+        vivace check --ranks 16 --cluster jean-zay-h100 -- python train.py          would it scale?
     """
     if fail_over is not None and not fail_over >= 1:
         raise UserError(f"--fail-over must be 1 or more, not {fail_over:g}")
@@ -72,6 +85,13 @@ def check(
         name=name,
         copy=copy_options(in_copy, link, keep_copy),
     )
+    mode = mode_for(ranks, with_, "check")
+    if mode:
+        if fail_over is not None:
+            raise UserError("--fail-over is about fixes, and --ranks about scaling", hint="use one of the two")
+        check_and_show(replace(request, steps=min(steps, _STEPS_OVER_RANKS)), mode[0], ranks, cluster, json, quiet)
+    if cluster is not None:
+        raise UserError("--cluster predicts for ranks", hint="add --ranks 16")
     with shown(console, json, quiet) as (sink, progress, _say):
         checked = run_check(request, probes, sink, progress)
     if checked.measured.measurement is None:

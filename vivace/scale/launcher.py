@@ -28,7 +28,7 @@ from vivace.scale.ending import RankEnd, read_ends
 from vivace.scale.place import SCALE_VARIABLE, ScalePlace
 from vivace.scale.stopped import Stopped
 
-__all__ = ["launch", "launch_in_job", "main", "over_ranks"]
+__all__ = ["launch", "launch_in_job", "main", "over_ranks", "visible_gpus"]
 
 _POLL_S = 0.02  # in which two ends are not told apart, if a rank was aborted
 _LOOK_S = 1.0  # at whether a rank is stopped
@@ -52,7 +52,7 @@ def over_ranks(ranks: int | None) -> tuple[str, ...]:
 def launch(command: Sequence[str], ranks: int, folder: Path) -> int:
     """Run it to its end; the exit code of the first rank that failed, or 0."""
     folder.mkdir(parents=True, exist_ok=True)
-    gpus, seed = _gpus(), secrets.randbits(_SEED_BITS)
+    gpus, seed = visible_gpus(), secrets.randbits(_SEED_BITS)
     with tempfile.TemporaryDirectory(prefix="vivace-") as meeting:
         places = [
             ScalePlace(rank, ranks, f"file:{meeting}", rank, len(gpus) >= ranks, seed, str(folder))
@@ -66,7 +66,7 @@ def launch(command: Sequence[str], ranks: int, folder: Path) -> int:
 def launch_in_job(command: Sequence[str], folder: Path) -> int:
     """One rank of a job whose launcher (srun, torchrun) has started one of us for each: to its end, as above."""
     folder.mkdir(parents=True, exist_ok=True)
-    gpus = _gpus()
+    gpus = visible_gpus()
     local, local_world = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     meet = f"tcp:{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '29500')}"
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -112,7 +112,7 @@ def _start(command: Sequence[str], place: ScalePlace, gpus: Sequence[str], folde
         )
 
 
-def _gpus() -> list[str]:
+def visible_gpus() -> list[str]:
     """Their names for CUDA_VISIBLE_DEVICES; none where there is no driver."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:

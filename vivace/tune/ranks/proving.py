@@ -27,7 +27,7 @@ from vivace.records.privacy import safe_command, safe_text
 from vivace.scale.launcher import over_ranks
 from vivace.tune.ranks.comparing import Compared, compare
 
-__all__ = ["INSIDE_THE_RUN", "equality_of", "prove_equal"]
+__all__ = ["INSIDE_THE_RUN", "equality_of", "prove_equal", "why_nothing"]
 
 _WARM_UP_STEPS = 6  # gradients of the first four are looked at
 _NOT_LOGGED = {"WANDB_MODE": "disabled"}  # a run of some steps is nothing that a tracker should show
@@ -52,13 +52,18 @@ class _Side:
 
     @property
     def why_nothing(self) -> str:
-        said = last_lines(self.measured.folder / "stderr.log", 1) or self.measured.message or ""
-        return safe_text(said.strip().removeprefix("vivace: ")) or f"exit code {self.measured.outcome.exit_code}"
+        return why_nothing(self.measured)
 
     @property
     def out_of_memory(self) -> bool:
         out = self.measured.ending is Ending.OUT_OF_MEMORY or self.measured.outcome.exit_code == 137
         return out or "out of memory" in self.why_nothing.lower()
+
+
+def why_nothing(measured: Measured) -> str:
+    """What a run without figures said last."""
+    said = last_lines(measured.folder / "stderr.log", 1) or measured.message or ""
+    return safe_text(said.strip().removeprefix("vivace: ")) or f"exit code {measured.outcome.exit_code}"
 
 
 def prove_equal(
