@@ -11,8 +11,10 @@ from rich.markup import escape
 
 from vivace.cli.command import Command
 from vivace.cli.console import make_console
+from vivace.cli.ranks import over_ranks_words
 from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.errors import UserError
+from vivace.practices.engine.registry import parse_words
 from vivace.protocol.answers import PracticeAnswer
 from vivace.protocol.rank import rank_and_world
 from vivace.tune.running import MODES, read_words
@@ -41,6 +43,22 @@ def run(
             help="With --ranks: compare the first steps with one process. Default: the first time a command is split.",
         ),
     ] = None,
+    scale_batch: Annotated[
+        bool,
+        typer.Option(
+            "--scale-batch", help="With --ranks: each rank takes the script's batch, so the whole is N times larger."
+        ),
+    ] = False,
+    lr_rule: Annotated[
+        str | None,
+        typer.Option(help="With --scale-batch: `linear` (SGD, with warm-up), `sqrt` (Adam) or `none`."),
+    ] = None,
+    lr_warmup: Annotated[
+        int | None, typer.Option(min=0, help="Steps of warm-up of `--lr-rule linear`. Default: five epochs.")
+    ] = None,
+    local_bn: Annotated[
+        bool, typer.Option("--local-bn", help="With --ranks: batch norm over each rank's part of the batch.")
+    ] = False,
     strict: Annotated[bool, typer.Option(help="Stop if a practice does not apply.")] = False,
     output: Output = DEFAULT_RUNS,
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
@@ -61,11 +79,14 @@ def run(
 
         vivace run --ranks 4 --with zero1 --no-prove -- python train.py
 
+        vivace run --ranks 4 --scale-batch --lr-rule linear -- python train.py          four times the batch
+
         vivace run --with @vivace-runs/train-001 -- torchrun --nproc-per-node 4 train.py
     """
     if not command:
         raise UserError("no command to run", hint="vivace run --with bf16 -- python train.py …")
-    words = _with_a_mode(read_words(with_), ranks)
+    more = over_ranks_words(ranks, scale_batch, lr_rule, lr_warmup, local_bn)
+    words = _with_a_mode(parse_words((*read_words(with_), *more)), ranks)
     if not words and "@" not in with_:
         raise UserError("no practice to apply", hint=_where_with_belongs(command))
     console = make_console(stderr=True, highlight=False)
@@ -104,7 +125,7 @@ def _with_a_mode(words: tuple[str, ...], ranks: int | None) -> tuple[str, ...]:
         raise UserError("this job has started its ranks already", hint="leave out --ranks")
     if ranks is None and mode is not None and not in_job:
         raise UserError(f"{mode} splits the work over ranks, and there is one", hint="add --ranks 2")
-    return words if ranks is None or mode is not None else ("ddp", *words)
+    return words if ranks is None or mode is not None else parse_words(("ddp", *words))
 
 
 def _proved(

@@ -22,6 +22,7 @@ from vivace.scale.group import Group
 __all__ = ["Moments"]
 
 _MODULUS = 2**61 - 1  # a sum of checksums stays a 64-bit number
+_FACTOR = 6_364_136_223_846_793_005
 
 
 class Moments:
@@ -71,10 +72,13 @@ class Moments:
 
 
 def _digest(values: Iterable[Any]) -> tuple[int, int]:
-    """The number of tensors, and one number that changes with any of them."""
+    """The number of tensors, and one number that changes with any of them; zero1 puts states into another order."""
     count = total = 0
     for value in values:
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and not hasattr(value, "placements"):
             count += 1
-            total = (total * 31 + checksum(value)) % _MODULUS
+            mixed = (checksum(value) % _MODULUS) * _FACTOR + sum(
+                size * place for place, size in enumerate(value.shape, 7)
+            )
+            total = (total + mixed * mixed) % _MODULUS
     return count, total

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from vivace.measure.inside.patches import in_place_of
+from vivace.scale import local_norms
 from vivace.scale.crossing import sum_inside
 from vivace.scale.group import Group
 from vivace.scale.shares import Shares
@@ -75,7 +76,10 @@ def install(region: Region) -> None:
         setattr(F, name, _dropout(region, getattr(F, name)))
     F.scaled_dot_product_attention = _attention(region, F.scaled_dot_product_attention)
     torch.Tensor.register_hook = _hooked(region, torch.Tensor.register_hook)  # type: ignore[method-assign]
-    F.batch_norm = _batch_norm(region, F.batch_norm)
+    if local_norms.wanted():
+        local_norms.LocalNorms(region.group, lambda: region.shares is not None).install()
+    else:
+        F.batch_norm = _batch_norm(region, F.batch_norm)
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         setattr(torch._VF, name, _recurrent(region, getattr(torch._VF, name)))
 

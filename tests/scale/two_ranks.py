@@ -1,0 +1,39 @@
+"""Two ranks in forked processes, for tests: torch is imported once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vivace.scale.group import Group
+from vivace.scale.place import ScalePlace
+
+__all__ = ["on_two_ranks"]
+
+
+def on_two_ranks(work: Callable[[Group], Any]) -> list[Any]:
+    """What ``work`` returns on each of them, through JSON. They meet by a file."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for rank in range(2):
+            child = os.fork()
+            if child == 0:
+                try:
+                    answer = work(Group(ScalePlace(rank, 2, f"file:{folder}")))
+                    Path(folder, f"answer-{rank}").write_text(json.dumps(answer))
+                    os._exit(0)
+                except BaseException:
+                    traceback.print_exc(file=sys.__stderr__)
+                    os._exit(1)
+            children.append(child)
+        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+        return [json.loads(Path(folder, f"answer-{rank}").read_text()) for rank in range(2)]
