@@ -59,7 +59,6 @@ def test_batches_that_do_not_divide(text: str, batch: int, reason: str, hint: st
         ("dp1", {"positions": "alibi"}, 64, "no ALiBi"),
         ("dp1", {"window": 8}, 64, "no sliding windows"),
         ("dp1", {"heads": 5, "kv_heads": 5}, 64, "do not divide the hidden size"),
-        ("pp2", {"tied": True}, 64, "cannot share weights"),
     ],
 )
 def test_models_that_do_not_divide(text: str, sizes: dict, seq_len: int, reason: str):

@@ -101,7 +101,7 @@ def _refuse_micro_batches(layout: Layout, count: int, wanted: int, global_batch:
 
 def check_transformer(layout: Layout, sizes: TransformerSizes, seq_len: int) -> None:
     """Refuse a transformer that our GPT is not, or that the layout does not divide."""
-    _refuse_other_models(layout, sizes)
+    _refuse_other_models(sizes)
     kv_heads = sizes.kv_heads or sizes.heads
     for what, size in (("attention heads", sizes.heads), ("key-value heads", kv_heads), ("ffn", _ffn(sizes))):
         if size % layout.tensor:
@@ -125,7 +125,7 @@ def _ffn(sizes: TransformerSizes) -> int:
     return sizes.ffn or 4 * sizes.hidden
 
 
-def _refuse_other_models(layout: Layout, sizes: TransformerSizes) -> None:
+def _refuse_other_models(sizes: TransformerSizes) -> None:
     if sizes.hidden % sizes.heads or (sizes.heads % (sizes.kv_heads or sizes.heads)):
         raise UserError(
             f"{sizes.heads} heads and {sizes.kv_heads or sizes.heads} key-value heads do not divide the hidden size "
@@ -142,11 +142,6 @@ def _refuse_other_models(layout: Layout, sizes: TransformerSizes) -> None:
     }
     if found := next((what for what, asked in lacks.items() if asked), None):
         raise UserError(f"the trainer's GPT has no {found}", hint="vivace plans such models; another trainer runs them")
-    if sizes.tied and layout.pipeline > 1:
-        raise UserError(
-            "a pipeline holds the embedding in its first stage and the output in its last: they cannot share weights",
-            hint="--set sizes.tied=false, or a layout without pp",
-        )
 
 
 def _check_sequence(layout: Layout, seq_len: int) -> None:

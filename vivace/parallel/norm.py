@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-__all__ = ["clip_gradients", "gradient_norm", "sum_partial_gradients"]
+__all__ = ["clip_gradients", "gradient_norm", "settle_gradients"]
 
 
 @torch.no_grad()
@@ -40,12 +40,15 @@ def gradient_norm(parameters: Iterable[nn.Parameter], pipeline: DeviceMesh, devi
 
 
 @torch.no_grad()
-def sum_partial_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Of norms under sequence parallelism, each tensor rank has its tokens' part. FSDP sums those that it manages."""
+def settle_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Every gradient is cut as its parameter is. Under sequence parallelism each tensor rank has its tokens' part of a
+    norm's gradient; FSDP sums those that it manages.
+    """
     for parameter in parameters:
         gradient = parameter.grad
-        if isinstance(gradient, DTensor) and any(placement.is_partial() for placement in gradient.placements):
-            assert isinstance(parameter, DTensor)
+        if not isinstance(parameter, DTensor) or not isinstance(gradient, DTensor):
+            continue
+        if gradient.placements != parameter.placements:
             parameter.grad = gradient.redistribute(placements=parameter.placements)
 
 

@@ -18,6 +18,7 @@ from vivace.parallel.pipeline import cut
 from vivace.parallel.recompute import apply_recompute, set_memory_budget
 from vivace.parallel.sharded import shard
 from vivace.parallel.tensor import split_tensors
+from vivace.parallel.tied import tie
 from vivace.records.layout import Layout
 
 __all__ = ["parallelize"]
@@ -37,6 +38,9 @@ def parallelize(
         split_tensors(model, meshes.tensor, layout.sequence_parallel)
     if layout.context > 1:
         split_context(model, meshes.context.get_group())
+
+    if layout.pipeline == 1:
+        tie(model)
 
     # The cut moves modules as they are; what follows looks at one stage alone.
     stages = [model] if layout.pipeline == 1 else cut(model, layout, meshes.pipeline.get_local_rank())

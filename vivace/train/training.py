@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +26,10 @@ from torch.distributed.checkpoint.state_dict import (
 
 from vivace.parallel.context import positions_of
 from vivace.parallel.mesh import Meshes, make_meshes
-from vivace.parallel.norm import clip_gradients, gradient_norm, sum_partial_gradients
+from vivace.parallel.norm import clip_gradients, gradient_norm, settle_gradients
 from vivace.parallel.parallelize import parallelize
 from vivace.parallel.running import Runner, make_runner
+from vivace.parallel.tied import COPY, ORIGINAL, TiedCopies, tie
 from vivace.train.batches import Batches, make_batches
 from vivace.train.models.gpt import GPT
 from vivace.train.models.initial import fill, gpt_rule, resnet_rule
@@ -48,6 +50,8 @@ class Training:
     optimizers: list[torch.optim.Optimizer]
     run: Runner
     batches: Batches
+    copies: TiedCopies | None = None
+    """Of tied weights in a pipeline."""
     step: int = 0
     """Steps done; also the position in the data."""
 
@@ -58,8 +62,10 @@ class Training:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(self.step, settings.optim, settings.steps)
         loss = self.run(*self.batches.share(self.step))
-        sum_partial_gradients(self.parameters())
-        norm = gradient_norm(self.parameters(), self.meshes.pipeline, self.meshes.device)
+        settle_gradients(self.parameters())
+        if self.copies is not None:
+            self.copies.sum_gradients()
+        norm = gradient_norm(self._counted(), self.meshes.pipeline, self.meshes.device)
         if settings.optim.clip_norm is not None:
             clip_gradients(self.parameters(), norm, settings.optim.clip_norm)
         for optimizer in self.optimizers:
@@ -68,12 +74,17 @@ class Training:
         self.step += 1
         return loss, norm
 
+    def _counted(self) -> Iterator[nn.Parameter]:
+        """Every parameter of the model once: not the second copy of a tied one."""
+        copy = self.copies.copy if self.copies is not None else None
+        return (parameter for parameter in self.parameters() if parameter is not copy)
+
     def parameters(self) -> itertools.chain[nn.Parameter]:
         return itertools.chain.from_iterable(stage.parameters() for stage in self.stages)
 
     def count_parameters(self) -> int:
         """Of the whole model; every rank must ask. DTensors know their whole size; stages are added up."""
-        mine = torch.tensor(sum(parameter.numel() for parameter in self.parameters()), device=self.meshes.device)
+        mine = torch.tensor(sum(parameter.numel() for parameter in self._counted()), device=self.meshes.device)
         if self.meshes.pipeline.size() > 1:
             dist.all_reduce(mine, group=self.meshes.pipeline.get_group())
         return int(mine)
@@ -85,14 +96,29 @@ class Training:
         for stage, stepper in zip(self.stages, self.optimizers, strict=True):
             model.update(get_model_state_dict(stage))
             optimizer.update(get_optimizer_state_dict(stage, stepper, options=_OPTIMIZER))
+        if self.settings.sizes.tied:
+            model, optimizer = _once(model), _once(optimizer)
         return {"model": model, "optimizer": optimizer, "step": self.step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for stage, stepper in zip(self.stages, self.optimizers, strict=True):
             loose = StateDictOptions(strict=False)  # a stage takes what it has of the whole
-            set_model_state_dict(stage, state["model"], options=loose)
-            set_optimizer_state_dict(stage, stepper, state["optimizer"], options=_OPTIMIZER)
+            model, optimizer = state["model"], state["optimizer"]
+            if self.copies is not None and getattr(stage, "output", None) is not None:
+                model, optimizer = _twice(model), _twice(optimizer)
+            set_model_state_dict(stage, model, options=loose)
+            set_optimizer_state_dict(stage, stepper, optimizer, options=_OPTIMIZER)
         self.step = int(state["step"])
+
+
+def _once(state: dict[str, Any]) -> dict[str, Any]:
+    """Tied weights under the embedding's name alone, however many stages hold them."""
+    return {name.replace(COPY, ORIGINAL): value for name, value in state.items()}
+
+
+def _twice(state: dict[str, Any]) -> dict[str, Any]:
+    """For the last stage, which knows them by the output's name."""
+    return {**state, **{name.replace(ORIGINAL, COPY): value for name, value in state.items() if ORIGINAL in name}}
 
 
 def learning_rate(step: int, optim: OptimSettings, steps: int) -> float:
@@ -116,7 +142,8 @@ def build(settings: TrainSettings) -> Training:
     )
     runner = make_runner(stages, layout, meshes, settings.engine, micro_batches, _loss)
     optimizers = [_optimizer(stage, settings.optim, meshes) for stage in stages]
-    return Training(settings, meshes, stages, optimizers, runner, make_batches(settings, meshes))
+    copies = TiedCopies(stages, layout, meshes.pipeline) if settings.sizes.tied and layout.pipeline > 1 else None
+    return Training(settings, meshes, stages, optimizers, runner, make_batches(settings, meshes), copies)
 
 
 def _model(settings: TrainSettings, meshes: Meshes) -> nn.Module:
@@ -135,7 +162,9 @@ def _fill(stage: nn.Module, settings: TrainSettings, meshes: Meshes) -> None:
     if not isinstance(stage, GPT):
         fill(stage, settings.seed, resnet_rule)
         return
-    fill(stage, settings.seed, gpt_rule(settings.sizes.layers))
+    if settings.layout.pipeline == 1:
+        tie(stage)
+    fill(stage, settings.seed, gpt_rule(settings.sizes.layers), {COPY: ORIGINAL} if stage.tied else None)
     rank, ranks = meshes.context.get_local_rank(), meshes.context.size()
     stage.set_positions(positions_of(settings.data.seq_len, rank, ranks).to(meshes.device))
 

@@ -21,6 +21,8 @@ class GPT(nn.Module):
     def __init__(self, sizes: TransformerSizes, seq_len: int) -> None:
         super().__init__()
         self.head_dim = sizes.hidden // sizes.heads
+        self.tied = sizes.tied
+        """Whether output and embedding are to share their weights: ``vivace.parallel.tied`` does it, on any layout."""
         self.uses_rotary = sizes.positions == "rotary"
         self.embedding: nn.Embedding | None = nn.Embedding(sizes.vocab, sizes.hidden)
         self.positions = nn.Embedding(seq_len, sizes.hidden) if sizes.positions == "learned" else None

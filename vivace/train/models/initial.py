@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -50,10 +50,13 @@ def resnet_rule(name: str, shape: tuple[int, ...]) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def fill(model: nn.Module, seed: int, rule: Rule) -> None:
-    """Give every parameter its first values. The model has left the meta device."""
+def fill(model: nn.Module, seed: int, rule: Rule, alike: Mapping[str, str] | None = None) -> None:
+    """Give every parameter its first values. The model has left the meta device.
+
+    ``alike``: parameters that get the values of another name.
+    """
     for name, parameter in model.named_parameters():
-        plain = plain_name(name)
+        plain = (alike or {}).get(plain_name(name), plain_name(name))
         whole = _drawn(plain, tuple(parameter.shape), seed, rule).to(parameter.dtype)
         if isinstance(parameter, DTensor):
             part = distribute_tensor(whole, parameter.device_mesh, parameter.placements, src_data_rank=None)
