@@ -33,8 +33,9 @@ _COMMANDS = {
     "train": "train:train",
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app", "race": "race:race",
+    "chaos": "chaos:chaos",
 }  # fmt: skip
-_START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race")
+_START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race", "chaos")
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
