@@ -33,9 +33,9 @@ _COMMANDS = {
     "train": "train:train",
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app", "race": "race:race",
-    "chaos": "chaos:chaos",
+    "hpo": "hpo:hpo",
 }  # fmt: skip
-_START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race", "chaos")
+_START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race", "hpo")
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:

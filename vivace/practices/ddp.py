@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
-from vivace.scale.keeps import Keeps
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 class Ddp(Change):
     """The work is done in ``vivace.scale``; here it is told what became of it."""
 
-    keeps = Keeps.ALL
+    shared_states = False
 
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
@@ -26,22 +25,20 @@ class Ddp(Change):
         from vivace.scale.install import install
 
         self.is_a_rank, self.refused = True, "no model was called"
-        install(place, self.keeps, self.tell)
+        install(place, self.shared_states, self.tell)
 
     def flags(self) -> None:
         if not self.is_a_rank:
             raise NotApplicable("the command runs as one process: --ranks 2, or more")
 
-    def tell(
-        self, split: list[str], whole: dict[str, str], loaded: dict[str, str], world: int, more: list[str]
-    ) -> None:
+    def tell(self, split: list[str], whole: dict[str, str], loaded: dict[str, str], world: int) -> None:
         """After each new model and dataset: ``whole`` and ``loaded`` say why every rank runs or loads one as it is."""
         notes = [f"{name} runs whole on every rank: {reason}" for name, reason in whole.items()]
         if split:
             notes += [f"every rank loads all of {name}: {reason}" for name, reason in loaded.items()]
-            self.done = "; ".join([f"{', '.join(split)} split over {world} ranks", *more, *notes])
+            self.done = "; ".join([f"{', '.join(split)} split over {world} ranks", *notes])
         elif notes:
-            self.refused = "; ".join([*more, *notes])
+            self.refused = "; ".join(notes)
 
 
 def find(_m: Measurement) -> Found | None:
@@ -67,6 +64,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Ddp,
-    excludes=("zero1", "fsdp"),
+    excludes=("zero1",),
     order=5,
 )

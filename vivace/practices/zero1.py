@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from vivace.practices.ddp import Ddp, find
 from vivace.practices.engine.practice import Practice
-from vivace.scale.keeps import Keeps
 
 
 class Zero1(Ddp):
-    keeps = Keeps.SHARES_OF_STATES
+    shared_states = True
 
 
 PRACTICE = Practice(
@@ -28,6 +27,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Zero1,
-    excludes=("ddp", "fsdp", "optimizer"),
+    excludes=("ddp", "optimizer"),
     order=5,
 )

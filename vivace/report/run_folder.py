@@ -10,6 +10,7 @@ from pathlib import Path
 from vivace.errors import UserError
 from vivace.records.base import RecordError
 from vivace.records.finding import Findings
+from vivace.records.hpo import Hpo
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Proof
 from vivace.records.race import Race
@@ -18,7 +19,7 @@ from vivace.records.trial import Trial
 
 __all__ = ["RunFolder", "latest_run", "read_run"]
 
-_RECORDS = ("proof.json", "findings.json", "measurement.json", "batch.json", "loader.json", "race.json")
+_RECORDS = ("proof.json", "findings.json", "measurement.json", "batch.json", "loader.json", "race.json", "hpo.json")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class RunFolder:
     batch: BatchSearch | None = None
     loader: LoaderSearch | None = None
     race: Race | None = None
+    hpo: Hpo | None = None
     trials: tuple[Trial, ...] = ()
     """In the order in which they ran, as far as the proof tells it."""
     unreadable: tuple[str, ...] = ()
@@ -59,6 +61,7 @@ def read_run(folder: Path) -> RunFolder:
         batch=BatchSearch.load(path) if (path := folder / "batch.json").exists() else None,
         loader=LoaderSearch.load(path) if (path := folder / "loader.json").exists() else None,
         race=Race.load(path) if (path := folder / "race.json").exists() else None,
+        hpo=Hpo.load(path) if (path := folder / "hpo.json").exists() else None,
         trials=trials,
         unreadable=unreadable,
     )

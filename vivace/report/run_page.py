@@ -5,6 +5,7 @@ from __future__ import annotations
 from vivace.records.finding import Findings, Verdict
 from vivace.report.common_sections import findings_section
 from vivace.report.figures import ratio
+from vivace.report.hpo_sections import hpo_sections, hpo_title
 from vivace.report.measurement_sections import measurement_sections, measurement_title
 from vivace.report.page import page
 from vivace.report.proof_sections import proof_sections, proof_title
@@ -36,6 +37,8 @@ def run_page(run: RunFolder) -> str:
         return page(f"{loader_title(run.loader)} · {name}", loader_sections(run.loader, name))
     if run.race is not None:
         return page(f"{race_title(run.race)} · {name}", race_sections(run.race, name))
+    if run.hpo is not None:
+        return page(f"{hpo_title(run.hpo)} · {name}", hpo_sections(run.hpo, name))
     assert run.measurement is not None  # read_run refuses a folder without records
     return page(f"{measurement_title(run.measurement)} · {name}", measurement_sections(run.measurement, name))
 

@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 from markupsafe import Markup
 
-__all__ = ["curves"]
+__all__ = ["curves", "ticks_over"]
 
 Series = Sequence[float | None]
 _SIZE = 1000  # of the drawing's own units, both ways
@@ -27,7 +27,7 @@ def curves(band: Sequence[Series], lines: Sequence[Series], label: str, first_st
     finite = [value for series in (*band, *lines) for value in series if _is_finite(value)]
     if not finite:
         return None
-    ticks = _ticks(min(finite), max(finite))
+    ticks = ticks_over(min(finite), max(finite))
     low, high = min(*ticks, *finite), max(*ticks, *finite)
     count = max(len(series) for series in (*band, *lines))
 
@@ -55,7 +55,8 @@ def _frame(drawn: Sequence[Markup], ticks: Sequence[tuple[float, float]], first:
     ).format(Markup("").join(figures), label, _SIZE, _SIZE, Markup("").join(drawn), first, last)
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks_over(low: float, high: float) -> list[float]:
+    """Round figures from below ``low`` to above ``high``."""
     from matplotlib.ticker import MaxNLocator
 
     if high - low <= 1e-12 * max(abs(low), abs(high)):

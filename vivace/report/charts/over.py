@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from vivace.report.charts.curves import _is_finite, _ticks
+from vivace.report.charts.curves import _is_finite, ticks_over
 
 __all__ = ["Line", "lines_over"]
 
@@ -44,7 +44,7 @@ def lines_over(
     place = math.log if log_x else float
     left, right = (place(end([x for x, _ in points])) for end in (min, max))
     levels = [y for _, y in points] + ([target] if target is not None else [])
-    ticks = _ticks(min(levels), max(levels))
+    ticks = ticks_over(min(levels), max(levels))
     low, high = min(*ticks, *levels), max(*ticks, *levels)
 
     def at(x: float, y: float) -> tuple[float, float]:
