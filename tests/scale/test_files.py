@@ -35,6 +35,12 @@ open("folder/deep/file.txt", "w").close()
 deep = Path("folder/deep")
 seen["folders"] = [os.path.isdir("folder"), deep.is_dir(), os.listdir("folder/deep"), os.path.isdir("no")]
 seen["size"] = os.stat("new.txt").st_size
+import socket, tempfile
+with tempfile.TemporaryDirectory() as place:
+    socket.socket(socket.AF_UNIX).bind(place + "/socket")  # from C: the folder must really be there
+    Path(place, "deep", "er").mkdir(parents=True)
+    seen["temporary"] = sorted(os.listdir(place))
+seen["gone"] = not os.path.exists(place)
 print(json.dumps(seen))
 """
 
@@ -55,6 +61,8 @@ def test_a_shadow(tmp_path: Path):
         "there": [True, False, True, True, False],
         "removed": False,
         "size": 4,
+        "temporary": ["deep", "socket"],
+        "gone": True,
         "folders": [True, True, ["file.txt"], False],
     }
     assert sorted(path.name for path in work.iterdir()) == ["kept.txt", "old.txt"]  # rank 0 makes the folders

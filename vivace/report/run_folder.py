@@ -14,6 +14,7 @@ from vivace.records.hpo import Hpo
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Proof
 from vivace.records.race import Race
+from vivace.records.run import Run
 from vivace.records.search import BatchSearch, LoaderSearch
 from vivace.records.trial import Trial
 
@@ -32,6 +33,8 @@ class RunFolder:
     loader: LoaderSearch | None = None
     race: Race | None = None
     hpo: Hpo | None = None
+    run: Run | None = None
+    """Of a folder that holds nothing else: a training with practices."""
     trials: tuple[Trial, ...] = ()
     """In the order in which they ran, as far as the proof tells it."""
     unreadable: tuple[str, ...] = ()
@@ -46,6 +49,8 @@ def read_run(folder: Path) -> RunFolder:
         raise UserError(f"{folder} does not exist", hint="`vivace report` without a folder takes the latest run")
     if not folder.is_dir():
         raise UserError(f"{folder} is not a run's folder", hint="vivace report vivace-runs/NAME-001")
+    if not holds_records(folder) and (folder / "run.json").is_file():
+        return RunFolder(folder, run=Run.load(folder / "run.json"))
     if not holds_records(folder):
         raise UserError(
             f"{folder} contains no vivace record ({', '.join(_RECORDS)})",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from vivace.records.finding import Findings, Verdict
-from vivace.report.common_sections import findings_section
+from vivace.records.run import Run
+from vivace.report.common_sections import command_line, findings_section
 from vivace.report.figures import ratio
 from vivace.report.hpo_sections import hpo_sections, hpo_title
 from vivace.report.measurement_sections import measurement_sections, measurement_title
@@ -12,6 +15,7 @@ from vivace.report.proof_sections import proof_sections, proof_title
 from vivace.report.race_sections import race_sections, race_title
 from vivace.report.rendering import render
 from vivace.report.run_folder import RunFolder
+from vivace.report.scaled import facts_lines
 from vivace.report.search_sections import batch_sections, batch_title, loader_sections, loader_title
 
 __all__ = ["run_page"]
@@ -31,6 +35,8 @@ def run_page(run: RunFolder) -> str:
         if run.measurement is not None:
             sections += measurement_sections(run.measurement, name, headline=False)
         return page(f"{title} · {name}", sections)
+    if run.run is not None:
+        return page(f"{run.run.state} · {name}", [_training(run.run, name)])
     if run.batch is not None:
         return page(f"{batch_title(run.batch)} · {name}", batch_sections(run.batch, name))
     if run.loader is not None:
@@ -41,6 +47,15 @@ def run_page(run: RunFolder) -> str:
         return page(f"{hpo_title(run.hpo)} · {name}", hpo_sections(run.hpo, name))
     assert run.measurement is not None  # read_run refuses a folder without records
     return page(f"{measurement_title(run.measurement)} · {name}", measurement_sections(run.measurement, name))
+
+
+def _training(run: Run, name: str) -> Markup:
+    """``vivace run``: what became of the practices, and of the ranks."""
+    rows = [("command", command_line(run.command)), ("state", run.state)]
+    rows += [("exit code", str(run.exit_code))] if run.exit_code is not None else []
+    rows += [("started", (run.started_at or "").replace("T", " ")), ("ended", (run.ended_at or "").replace("T", " "))]
+    rows += [(word, str(answer)) for word, answer in run.told.items()]
+    return render("training", name=name, run=run, rows=rows, facts=facts_lines(run.scale))
 
 
 def _step_ms(run: RunFolder) -> float | None:

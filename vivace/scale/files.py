@@ -37,7 +37,7 @@ class Shadow:
 
     def __init__(self, folder: Path, told: str = "") -> None:
         self.folder = folder
-        self._not_shadowed = ("/dev/", "/proc/", str(folder), *([told] if told else []))
+        self._not_shadowed: tuple[str, ...] = ("/dev/", "/proc/", str(folder), *([told] if told else []))
         self.written: set[str] = set()
         self.removed: set[str] = set()
         self.made: set[str] = set()  # folders
@@ -52,12 +52,13 @@ class Shadow:
             setattr(os, name, self._removing(getattr(os, name)))
         for name in ("rename", "replace"):
             setattr(os, name, self._moving(getattr(os, name)))
+        tempfile.mkdtemp = self._temporary(tempfile.mkdtemp, os.mkdir)  # type: ignore[assignment]
         for name in ("mkdir", "makedirs"):
-            setattr(os, name, self._making(name == "makedirs"))
+            setattr(os, name, self._making(getattr(os, name), name == "makedirs"))
         for name in ("listdir", "scandir"):
             setattr(os, name, self._listing(getattr(os, name)))
-        os.rmdir = lambda *args, **kwargs: None
-        shutil.rmtree = lambda *args, **kwargs: None  # type: ignore[assignment]
+        os.rmdir = self._unless_ours(os.rmdir)
+        shutil.rmtree = self._unless_ours(shutil.rmtree)  # type: ignore[assignment]
         os.stat = self._looking(os.stat)
         os.path.exists = self._existing(os.path.exists)
         os.path.isfile = self._existing(os.path.isfile)
@@ -138,7 +139,7 @@ class Shadow:
 
     def _removing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def remove(path: Any, *args: Any, **kwargs: Any) -> None:
-            if not self._is_ours(path):
+            if kwargs.get("dir_fd") is not None or not self._is_ours(path):
                 return original(path, *args, **kwargs)
             name = self._name(path)
             if name in self.written:
@@ -162,11 +163,36 @@ class Shadow:
 
         return move
 
-    def _making(self, with_parents: bool) -> Callable[..., Any]:
+    def _temporary(self, original: Callable[..., str], mkdir: Callable[..., None]) -> Callable[..., str]:
+        """A temporary folder is this rank's own, and really there: sockets and libraries in C may use it."""
+
+        def mkdtemp(*args: Any, **kwargs: Any) -> str:
+            stand_in, os.mkdir = os.mkdir, mkdir
+            try:
+                folder = original(*args, **kwargs)
+            finally:
+                os.mkdir = stand_in
+            self._not_shadowed = (*self._not_shadowed, self._name(folder) + os.sep)
+            return folder
+
+        return mkdtemp
+
+    def _unless_ours(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("dir_fd") is not None or isinstance(path, int):  # inside a folder that was let through
+                return original(path, *args, **kwargs)
+            own = (self._name(path) + os.sep).startswith(self._not_shadowed)
+            return original(path, *args, **kwargs) if own else None
+
+        return call
+
+    def _making(self, original: Callable[..., Any], with_parents: bool) -> Callable[..., Any]:
         """A folder that is there already was made by rank 0 a moment ago."""
 
         def make(name: Any, *args: Any, **kwargs: Any) -> None:
             path = self._name(name)
+            if not self._is_ours(path):
+                return original(name, *args, **kwargs)
             if os.path.isfile(path):
                 raise FileExistsError(f"{path} is a file")
             parent = os.path.dirname(path)
@@ -176,6 +202,7 @@ class Shadow:
             while path not in self.made and not self._really_exists(path):
                 self.made.add(path)
                 path = os.path.dirname(path)
+            return None
 
         return make
 
@@ -187,7 +214,8 @@ class Shadow:
 
     def _looking(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def stat(path: Any, *args: Any, **kwargs: Any) -> Any:
-            return original(path if isinstance(path, int) else self.place_of(path), *args, **kwargs)
+            as_it_is = isinstance(path, int) or kwargs.get("dir_fd") is not None
+            return original(path if as_it_is else self.place_of(path), *args, **kwargs)
 
         return stat
 
