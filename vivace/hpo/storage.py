@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["JOURNAL", "check_optuna", "open_storage", "quiet_optuna"]
 
 JOURNAL = "journal.log"
-_DRIVERS = {"postgresql": "psycopg2-binary", "mysql": "PyMySQL", "mariadb": "PyMySQL"}
+_PACKAGES = {"psycopg": "'psycopg[binary]'", "psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}  # of drivers
 
 
 def check_optuna() -> None:
@@ -50,7 +50,7 @@ def _clear_errors(url: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        package = _DRIVERS.get(scheme.partition("+")[0], str(error.name))
+        package = _PACKAGES.get(str(error.name), str(error.name))
         raise UserError(f"the driver for {scheme} is not installed", hint=f"pip install {package}") from None
     except Exception as error:  # sqlalchemy has dozens of them, one set for each driver
         said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
