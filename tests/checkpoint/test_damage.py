@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributed.checkpoint.api import CheckpointException
 
-from vivace.checkpoint import CheckpointError, Checkpoints, Refused, RefusedError, TrainState
+from vivace.checkpoint import CheckpointError, Checkpoints, NotSaved, Refused, RefusedError, TrainState
+from vivace.checkpoint.errors import Damage, Damaged, DamageKind
 from vivace.checkpoint.names import COMPLETE, INDEX, OWNER
 
 
@@ -210,6 +211,21 @@ def test_another_model_is_refused_and_left_alone(copied: Path):
         assert caught.value.why is Refused.OTHER_MODEL
     assert Checkpoints(copied).load({"weight": torch.zeros(40)}, partial=True) is not None
     assert newest(copied).exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RefusedError(Refused.UNSAFE, "why", (Path("x"),)),
+        NotSaved("why", OSError(28, "full")),
+        CheckpointError("why", [Path("y")]),
+        Damaged(Damage(DamageKind.SUM, "f", "is other")),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_reach_the_other_ranks(error: Exception):
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again).keys()) == (type(error), str(error), vars(error).keys())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

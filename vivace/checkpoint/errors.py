@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from vivace.preemption.checkpoint import CheckpointError
 
@@ -67,6 +68,10 @@ class RefusedError(CheckpointError):
         super().__init__(message, files)
         self.why = why
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Ranks send it to each other."""
+        return (RefusedError, (self.why, str(self), self.files))
+
 
 class NotSaved(CheckpointError):
     """A save failed, and ``on_error`` is to stop. ``cause`` is the system's error."""
@@ -74,3 +79,6 @@ class NotSaved(CheckpointError):
     def __init__(self, message: str, cause: BaseException | None = None) -> None:
         super().__init__(message, ())
         self.cause = cause
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (NotSaved, (str(self), self.cause))

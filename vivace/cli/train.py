@@ -38,6 +38,9 @@ def train(
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Model, layout, batch and steps of a plan.")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings from a file (the settings.json of a run).")] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option(help="Save to this folder, and go on from the newest checkpoint that is there.")
+    ] = None,
     output: Output = DEFAULT_RUNS,
     list_settings: Annotated[bool, typer.Option("--settings", help="List all settings and end.")] = False,
 ) -> None:
@@ -58,6 +61,8 @@ def train(
 
         vivace train resnet50 --layout dp4 --set engine.sync_batch_norm=true
 
+        vivace train gpt --checkpoints ckpt --set checkpoints.every_steps=50   again after a crash, any layout
+
         vivace measure -- vivace train gpt --layout fs2               where the time goes
     """
     if list_settings:
@@ -66,6 +71,9 @@ def train(
         return
     settings, given = _start_from(model, plan, config)
     settings = with_changes(settings, changes or ())
+    if checkpoints is not None:
+        where = settings.checkpoints.model_copy(update={"folder": str(checkpoints.absolute())})
+        settings = settings.model_copy(update={"checkpoints": where})
     here = distributed.world()
     in_job = here.launcher != "single"
     if in_job and ranks is not None:

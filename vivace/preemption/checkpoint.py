@@ -35,6 +35,10 @@ class CheckpointError(Exception):
         super().__init__(message)
         self.files = tuple(files)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Ranks send it to each other."""
+        return (CheckpointError, (str(self), self.files))
+
 
 class _Damaged(Exception):
     """Why a file is not what was saved."""

@@ -17,16 +17,20 @@ def run_rank(settings: TrainSettings, folder: Path | None) -> int:
     import torch.distributed as dist
 
     from vivace.train.loop import train
+    from vivace.train.saving import TrainCheckpoints
 
     main = distributed.world().is_master
+    checkpoints = TrainCheckpoints(settings) if settings.checkpoints.folder is not None else None
     try:
-        trained = train(settings, folder if main else None)
+        trained = train(settings, folder if main else None, checkpoints)
     except UserError as error:  # every rank has met it
         if main:
             print(f"vivace: {error}", file=sys.stderr, flush=True)
         return int(error.exit_code)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
+    if checkpoints is not None and checkpoints.stopping:
+        checkpoints.leave()
     if main:
         figures = f", {trained.step_ms:.1f} ms per step" if trained.step_ms else ""
         where = f"; metrics in {folder}" if folder else ""

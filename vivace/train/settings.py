@@ -52,6 +52,15 @@ class WatchSettings(Part):
     collective_timeout_s: float = Field(1800, gt=0, description="torch's own limit for one exchange")
 
 
+class CheckpointSettings(Part):
+    folder: str | None = Field(None, description="checkpoints go here, and come from here; none: nothing is saved")
+    every_steps: int | None = Field(100, ge=1)
+    every_minutes: float | None = Field(None, gt=0)
+    keep: int = Field(3, ge=1, description="so many of the last")
+    background: bool = Field(True, description="steps go on while a checkpoint is written")
+    on_error: Literal["warn", "stop"] = Field("warn", description="on a full disk, or without permission")
+
+
 class TrainSettings(Record):
     KIND: ClassVar[str] = "train-settings"
 
@@ -62,6 +71,7 @@ class TrainSettings(Record):
     optim: OptimSettings = Field(default_factory=OptimSettings)
     engine: Engine = Field(default_factory=Engine)
     watch: WatchSettings = Field(default_factory=WatchSettings)
+    checkpoints: CheckpointSettings = Field(default_factory=CheckpointSettings)
     steps: int = Field(100, ge=1)
     global_batch: int = Field(8, ge=1)
     seed: int = Field(0, ge=0, description="of the first weights")
