@@ -5,8 +5,10 @@ What it imports stays in that process, so each entry imports only what it needs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+from vivace.protocol import chaos
 from vivace.protocol.request import Entry, ProcessRequest
 
 __all__ = ["enter"]
@@ -19,15 +21,25 @@ def enter(text: str) -> Callable[[], None]:
         from vivace.practices.engine import entry
 
         entry.install(request)
-    else:
+    elif request.entry is Entry.MEASURING:
         from vivace.measure.inside import install
 
         install.install(request)
+    _let_chaos_in()
     if not request.measure:
         return _nothing
     from vivace.measure.inside.leaving import end_quickly
 
     return end_quickly
+
+
+def _let_chaos_in() -> None:
+    """Whatever else was asked: the job of a ``vivace chaos`` may be a ``vivace run``."""
+    text = os.environ.get(chaos.VARIABLE)
+    if text:
+        from vivace.chaos import inside
+
+        inside.install(text)
 
 
 def _nothing() -> None:

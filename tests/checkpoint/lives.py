@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conftest import environment
-from forked.process import ForkedProcess
+from forked.process import CHECKPOINTS, ForkedProcess
 
 LOOP = Path(__file__).parent / "loop.py"
 PATIENCE_S = 300.0
@@ -39,7 +39,7 @@ class Life:
         self.ranks = [
             ForkedProcess(
                 [sys.executable, str(script), str(folder), str(steps), *options],
-                environment(RANK=str(rank), WORLD_SIZE=str(world), MEETING=meeting),
+                environment(RANK=str(rank), WORLD_SIZE=str(world), MEETING=meeting, FORKED_IMPORTS=CHECKPOINTS),
                 folder,
                 stdout=self._errors[rank].fileno(),
                 stderr=self._errors[rank].fileno(),

@@ -102,6 +102,7 @@ def main() -> None:
         if samples == SAMPLES:
             epoch, samples = epoch + 1, 0
         if (step + 1) % asked.save_every == 0:
+            checkpoints.wait()  # so that on_phase knows which save it is in
             saving = step + 1
             now = TrainState(
                 step + 1,

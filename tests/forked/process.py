@@ -21,7 +21,7 @@ from conftest import environment
 
 from vivace.protocol.request import VARIABLE
 
-__all__ = ["ForkedProcess", "can_fork", "run"]
+__all__ = ["CHECKPOINTS", "ForkedProcess", "can_fork", "run"]
 
 TEMPLATE = Path(__file__).parent / "template.py"
 # Read by the bootstrap, by the script, when CUDA starts or when something is compiled: always after the fork.
@@ -46,13 +46,16 @@ class _Template:
         other.close()
 
 
-# A plain process, one whose metric vivace reads, and one that it measures.
+# For FORKED_IMPORTS: trainings on ranks that save, and pay for these imports in every rank.
+CHECKPOINTS = "torch.distributed.checkpoint.state_dict,numpy"
+# A plain process, one whose metric vivace reads, one that it measures, and one that saves.
 STARTS = {
     _read_at_start(variables): variables
     for variables in (
         environment(),
         environment(PYTHONUNBUFFERED="1"),
         environment(PYTHONUNBUFFERED="1", KINETO_LOG_LEVEL="99"),
+        environment(FORKED_IMPORTS=CHECKPOINTS),
     )
 }
 _idle: dict[frozenset[tuple[str, str]], list[_Template]] = {start: [] for start in STARTS}

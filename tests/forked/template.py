@@ -10,6 +10,7 @@ machinery, so that vivace's hook comes in as always), which saves three seconds 
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -51,6 +52,8 @@ def import_torch() -> dict[str, str]:
     import torch._dynamo  # which the first optimizer would import
 
     assert torch._dynamo is not None
+    for name in filter(None, os.environ.get("FORKED_IMPORTS", "").split(",")):
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()  # the collector writes to what it looks at, and every page written is copied
     return {name: value for name, value in os.environ.items() if before.get(name) != value}

@@ -50,6 +50,7 @@ def run_all(folder: Path, scripts: tuple[str, ...], *vivace: str) -> subprocess.
         ),
         ("ddp", 3, ("gan", "decides", "batch_edits", "layer_hooks", "step_in_backward"), ("Sequential", "Model")),
         ("zero1", 2, ("cnn", "scaler"), ("Net", "Model")),
+        ("fsdp", 2, ("cnn", "char_gpt", "gan", "layer_hooks"), ("Net", "Gpt", "Sequential")),
     ],
 )
 def test_every_number_is_that_of_one_process(

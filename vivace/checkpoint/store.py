@@ -29,6 +29,7 @@ from vivace.checkpoint.train_state import RandomState, TrainState
 from vivace.checkpoint.writer import CarefulSavePlanner, ContractWriter, Phase, Save
 from vivace.preemption.durable import first_line
 from vivace.preemption.job_files import note_checkpoint
+from vivace.protocol.chaos import tell_resumed
 
 __all__ = ["Checkpoints", "OnError", "Saved"]
 
@@ -207,7 +208,9 @@ class Checkpoints:
         if outline is None:
             return None
         load_tensors(outline, state, self.ranks, partial)
-        return load_train_state(outline, self.ranks)
+        progress = load_train_state(outline, self.ranks)
+        tell_resumed(progress.step)
+        return progress
 
 
 def _say(text: str) -> None:

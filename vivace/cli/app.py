@@ -33,9 +33,9 @@ _COMMANDS = {
     "train": "train:train",
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app", "race": "race:race",
-    "hpo": "hpo:hpo",
+    "hpo": "hpo:hpo", "chaos": "chaos:chaos",
 }  # fmt: skip
-_START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race", "hpo")
+_START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race", "hpo", "chaos")
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:

@@ -29,7 +29,7 @@ from vivace.protocol.ending import TIME_OVER, Ended, Ending
 from vivace.protocol.progress import SeenProgress
 from vivace.protocol.request import ProcessRequest
 
-__all__ = ["Outcome", "nowhere", "passthrough", "run_command"]
+__all__ = ["Outcome", "end_tree", "nowhere", "passthrough", "run_command"]
 
 _DID_NOT_END = Ended(Ending.INTERRUPTED, "interrupted, and ended by vivace: it did not end by itself")
 _POLL_S = 0.1
@@ -177,11 +177,11 @@ def _wait(
                 process.send_signal(signal.SIGINT)
         if len(interrupts) > 1 or (interrupts and now - interrupts[0][0] > _INTERRUPT_S):
             _ask_for_what_was_seen(process, folder, _DID_NOT_END)
-            _end_tree(process)
+            end_tree(process)
             break
         if timeout_s is not None and now - began > timeout_s and not interrupts:
             _ask_for_what_was_seen(process, folder, TIME_OVER)
-            _end_tree(process)
+            end_tree(process)
             return True
     return False
 
@@ -196,7 +196,7 @@ def _ask_for_what_was_seen(process: subprocess.Popen[bytes], folder: Path, why: 
         time.sleep(_POLL_S)
 
 
-def _end_tree(process: subprocess.Popen[bytes]) -> None:
+def end_tree(process: subprocess.Popen[bytes]) -> None:
     """Terminate the command and everything it started; kill what does not listen."""
     try:
         tree = [psutil.Process(process.pid)]

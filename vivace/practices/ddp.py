@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vivace.practices.engine.change import Change, NotApplicable
 from vivace.practices.engine.practice import Found, Practice
+from vivace.scale.keeps import Keeps
 
 if TYPE_CHECKING:
     from vivace.records.measurement import Measurement
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class Ddp(Change):
     """The work is done in ``vivace.scale``; here it is told what became of it."""
 
-    shared_states = False
+    keeps = Keeps.ALL
 
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
@@ -25,20 +26,22 @@ class Ddp(Change):
         from vivace.scale.install import install
 
         self.is_a_rank, self.refused = True, "no model was called"
-        install(place, self.shared_states, self.tell)
+        install(place, self.keeps, self.tell)
 
     def flags(self) -> None:
         if not self.is_a_rank:
             raise NotApplicable("the command runs as one process: --ranks 2, or more")
 
-    def tell(self, split: list[str], whole: dict[str, str], loaded: dict[str, str], world: int) -> None:
+    def tell(
+        self, split: list[str], whole: dict[str, str], loaded: dict[str, str], world: int, more: list[str]
+    ) -> None:
         """After each new model and dataset: ``whole`` and ``loaded`` say why every rank runs or loads one as it is."""
         notes = [f"{name} runs whole on every rank: {reason}" for name, reason in whole.items()]
         if split:
             notes += [f"every rank loads all of {name}: {reason}" for name, reason in loaded.items()]
-            self.done = "; ".join([f"{', '.join(split)} split over {world} ranks", *notes])
+            self.done = "; ".join([f"{', '.join(split)} split over {world} ranks", *more, *notes])
         elif notes:
-            self.refused = "; ".join(notes)
+            self.refused = "; ".join([*more, *notes])
 
 
 def find(_m: Measurement) -> Found | None:
@@ -64,6 +67,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Ddp,
-    excludes=("zero1",),
+    excludes=("zero1", "fsdp"),
     order=5,
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from vivace.practices.ddp import Ddp, find
 from vivace.practices.engine.practice import Practice
+from vivace.scale.keeps import Keeps
 
 
 class Zero1(Ddp):
-    shared_states = True
+    keeps = Keeps.SHARES_OF_STATES
 
 
 PRACTICE = Practice(
@@ -27,6 +28,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Zero1,
-    excludes=("ddp", "optimizer"),
+    excludes=("ddp", "fsdp", "optimizer"),
     order=5,
 )

@@ -19,6 +19,8 @@ class Entry(TextEnum):
     """What is put in place in the process."""
 
     MEASURING = "measuring"
+    NOTHING = "nothing"
+    """The door is open, for what another variable asks (``protocol.chaos``)."""
     PRACTICES = "practices"
     """Practices, then measuring if it is asked for. Trials without any practice come this way too, to be alike."""
 

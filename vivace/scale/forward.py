@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,6 +13,7 @@ from torch.compiler import is_compiling
 
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale.errors import ScaleError
+from vivace.scale.fsdp import Sharding
 from vivace.scale.plan import Planner, Replicated, Split, signature
 
 __all__ = ["Forwards"]
@@ -19,16 +21,24 @@ __all__ = ["Forwards"]
 
 class Forwards:
     """The models seen so far, and how their calls are split. ``meet`` is told each new one, ``tell`` that its calls are
-    planned."""
+    planned. With ``sharding``, each is sharded once it is known how it is called."""
 
-    def __init__(self, planner: Planner, meet: Callable[[torch.nn.Module], None], tell: Callable[[], None]) -> None:
-        self.planner, self.meet, self.tell = planner, meet, tell
+    def __init__(
+        self,
+        planner: Planner,
+        meet: Callable[[torch.nn.Module], None],
+        tell: Callable[[], None],
+        sharding: Sharding | None = None,
+    ) -> None:
+        self.planner, self.meet, self.tell, self.sharding = planner, meet, tell, sharding
         self.pid = os.getpid()
         self.plans: WeakKeyDictionary[torch.nn.Module, dict[Any, Any]] = WeakKeyDictionary()
         self.calls: WeakKeyDictionary[torch.nn.Module, dict[Any, int]] = WeakKeyDictionary()
         self.splits: set[str] = set()  # names of models that are split
         self.whole: dict[str, str] = {}  # model → why every rank runs it whole
         self.inside = False
+        self.called: Counter[torch.nn.Module] | None = None
+        """How often each module inside a new model is called, while that is counted."""
 
     def install(self) -> None:
         original = torch.nn.Module.__call__
@@ -37,6 +47,8 @@ class Forwards:
         def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             elsewhere = forwards.inside or is_compiling() or os.getpid() != forwards.pid  # a loader's worker
             if elsewhere or next(self.parameters(), None) is None:
+                if forwards.called is not None:
+                    forwards.called[self] += 1
                 return original(self, *args, **kwargs)
             forwards.inside = True
             try:
@@ -47,18 +59,29 @@ class Forwards:
         torch.nn.Module.__call__ = in_place_of(original, call)  # type: ignore[method-assign]
 
     def run(self, root: torch.nn.Module, call: Any, args: Any, kwargs: Any) -> Any:
-        if root not in self.plans:
+        is_new = root not in self.plans
+        if is_new:
             self.plans[root], self.calls[root] = {}, {}
             self.meet(root)
+        if self.sharding is not None:
+            call = self.sharding.around(root, call)
         key = signature(root, args, kwargs)
         plan = self.plans[root].get(key)
         if plan is None:
-            plan = self.plans[root][key] = self.planner.find(root, call, args, kwargs)
+            plan = self.plans[root][key] = self._find(root, call, args, kwargs, is_new)
             self._tell(root, plan)
         if isinstance(plan, Replicated):
             return self.planner.run_whole(root, call, args, kwargs)
         self._prove_again(root, key, plan, call, args, kwargs)
         return self.planner.run(root, call, args, kwargs, plan)
+
+    def _find(self, root: torch.nn.Module, call: Any, args: Any, kwargs: Any, is_new: bool) -> Any:
+        self.called = Counter() if is_new and self.sharding is not None else None
+        plan = self.planner.find(root, call, args, kwargs)
+        called, self.called = self.called, None
+        if self.sharding is not None and called is not None:
+            self.sharding.shard(root, called)
+        return plan
 
     def _prove_again(self, root: Any, key: Any, plan: Split, call: Any, args: Any, kwargs: Any) -> None:
         count = self.calls[root][key] = self.calls[root].get(key, 0) + 1

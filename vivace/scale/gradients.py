@@ -19,6 +19,7 @@ from vivace.measure.inside.patches import in_place_of
 from vivace.scale.crossing import mean_over_ranks
 from vivace.scale.group import Group
 from vivace.scale.overlap import Overlap
+from vivace.scale.sharded import Sharded
 
 __all__ = ["Gradients"]
 
@@ -44,10 +45,16 @@ class Gradients:
 
     def add(self, parameters: Iterable[torch.Tensor]) -> None:
         for parameter in parameters:
-            if not self._knows(parameter):
+            if not isinstance(parameter, Sharded) and not self._knows(parameter):
                 number = self._number[id(parameter)] = len(self._known)
                 self._known.append(ref(parameter))
                 self.overlap.watch(number, parameter)
+
+    def forget(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Those that are about to be sharded: FSDP2 exchanges their gradients."""
+        for parameter in parameters:
+            if self._knows(parameter):
+                self._known[self._number[id(parameter)]] = _gone
 
     def _knows(self, tensor: torch.Tensor) -> bool:
         """Not by the number alone: that of a tensor which is gone is given to another."""
@@ -187,6 +194,10 @@ class Gradients:
 
         stand_in: Any = in_place_of(original, add_param_group)
         torch.optim.Optimizer.add_param_group = stand_in  # type: ignore[method-assign]
+
+
+def _gone() -> None:
+    """As a reference to a tensor that is gone."""
 
 
 def _dense(parameter: torch.Tensor) -> torch.Tensor:

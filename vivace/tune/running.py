@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "Ran", "read_words", "run"]
 
-MODES = frozenset({"ddp", "zero1"})
+MODES = frozenset({"ddp", "zero1", "fsdp"})
 """Practices that split the work over ranks."""
 RECORD = "run.json"
 _REFUSED = "refused-*.json"
