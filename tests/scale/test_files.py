@@ -12,6 +12,8 @@ import json, os, sys
 from pathlib import Path
 import torch
 from vivace.scale.files import Shadow
+from vivace.scale import files
+files._PATIENCE_S = 0.05  # no rank 0 will make the folders
 Shadow(Path(sys.argv[1])).install()
 seen = {}
 with open("new.txt", "w") as file:
@@ -67,3 +69,24 @@ def test_a_shadow(tmp_path: Path):
     }
     assert sorted(path.name for path in work.iterdir()) == ["kept.txt", "old.txt"]  # rank 0 makes the folders
     assert (work / "old.txt").read_text() == "theirs"
+
+
+MAKES_FOLDERS = """
+import os, sys
+import torch
+from vivace.scale.files import keep_files_apart
+keep_files_apart(sys.argv[1], makes_folders=True)
+os.makedirs("saved/deep")
+open("saved/net.pt", "w").close()
+print(sorted(os.listdir("saved")), os.path.isdir("saved/deep"))
+"""
+
+
+def test_the_first_rank_of_a_proof_makes_folders_and_takes_them_away(tmp_path: Path):
+    """So that a script which makes a folder finds it missing again when it trains for good."""
+    words = [sys.executable, "-c", MAKES_FOLDERS, str(tmp_path / "told")]
+    for _ in range(2):
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "['deep', 'net.pt'] True\n"
+        assert list(tmp_path.iterdir()) == []

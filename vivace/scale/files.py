@@ -14,6 +14,7 @@ import io
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Callable
 
@@ -21,27 +22,34 @@ import torch
 
 __all__ = ["Shadow", "keep_files_apart"]
 
+_PATIENCE_S = 5.0
 _WRITING = frozenset("wax+")
 _WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def keep_files_apart(told: str) -> None:
-    """From now on, and until this process ends. What is written below ``told`` is vivace's own."""
+def keep_files_apart(told: str, makes_folders: bool = False) -> None:
+    """From now on, and until this process ends. What is written below ``told`` is vivace's own.
+
+    ``makes_folders``: this is the process that makes the script's folders, and removes those that are empty at its end.
+    """
     folder, remove = Path(tempfile.mkdtemp(prefix="vivace-files-")), shutil.rmtree
+    shadow = Shadow(folder, told, makes_folders)
     atexit.register(remove, folder, ignore_errors=True)
-    Shadow(folder, told).install()
+    atexit.register(shadow.remove_folders)
+    shadow.install()
 
 
 class Shadow:
     """The files of one rank other than 0, below ``folder``. What is written below ``told`` is vivace's own."""
 
-    def __init__(self, folder: Path, told: str = "") -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, told: str = "", makes_folders: bool = False) -> None:
+        self.folder, self.makes_folders = folder, makes_folders
         self._not_shadowed: tuple[str, ...] = ("/dev/", "/proc/", str(folder), *([told] if told else []))
         self.written: set[str] = set()
         self.removed: set[str] = set()
-        self.made: set[str] = set()  # folders
-        self._open, self._stat = builtins.open, os.stat
+        self.made: dict[str, None] = {}  # folders, in the order in which they were made
+        self._open, self._stat, self._rmdir = builtins.open, os.stat, os.rmdir
+        self._pid = os.getpid()
 
     def install(self) -> None:
         builtins.open = io.open = self._opened(builtins.open)
@@ -55,8 +63,7 @@ class Shadow:
         tempfile.mkdtemp = self._temporary(tempfile.mkdtemp, os.mkdir)  # type: ignore[assignment]
         for name in ("mkdir", "makedirs"):
             setattr(os, name, self._making(getattr(os, name), name == "makedirs"))
-        for name in ("listdir", "scandir"):
-            setattr(os, name, self._listing(getattr(os, name)))
+        os.listdir = self._listing(os.listdir)
         os.rmdir = self._unless_ours(os.rmdir)
         shutil.rmtree = self._unless_ours(shutil.rmtree)  # type: ignore[assignment]
         os.stat = self._looking(os.stat)
@@ -186,29 +193,60 @@ class Shadow:
 
         return call
 
+    def _missing(self, path: str) -> list[str]:
+        """The folders that are not there, from the innermost on."""
+        missing = []
+        while path not in self.made and not self._really_exists(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        return missing
+
+    def _comes(self, path: str) -> bool:
+        """Rank 0 runs the same program, and makes it too; libraries in C want it to be there."""
+        until = time.monotonic() + _PATIENCE_S
+        while not (there := self._really_exists(path)) and time.monotonic() < until:
+            time.sleep(0.01)
+        return there
+
+    def remove_folders(self) -> None:
+        """Those that this process has made, where nothing lies in them."""
+        for path in reversed(self.made if self.makes_folders and os.getpid() == self._pid else ()):
+            with contextlib.suppress(OSError):
+                self._rmdir(path)
+
     def _making(self, original: Callable[..., Any], with_parents: bool) -> Callable[..., Any]:
-        """A folder that is there already was made by rank 0 a moment ago."""
+        """Rank 0 makes folders. One with a name that it does not use (a time, a process number) is kept apart."""
 
         def make(name: Any, *args: Any, **kwargs: Any) -> None:
             path = self._name(name)
             if not self._is_ours(path):
                 return original(name, *args, **kwargs)
-            if os.path.isfile(path):
-                raise FileExistsError(f"{path} is a file")
-            parent = os.path.dirname(path)
-            if not with_parents and not self._really_exists(parent) and parent not in self.made:
-                raise FileNotFoundError(f"there is no folder {parent}")
-            self._really_make(self._below(path))
-            while path not in self.made and not self._really_exists(path):
-                self.made.add(path)
-                path = os.path.dirname(path)
+            missing = self._missing(path)
+            if self.makes_folders:
+                original(name, *args, **kwargs)
+            elif missing and not self._comes(path):
+                if not with_parents and len(missing) > 1:
+                    raise FileNotFoundError(f"there is no folder {os.path.dirname(path)}")
+                self._really_make(self._below(path))
+            else:
+                return None
+            self.made.update(dict.fromkeys(reversed(missing)))
             return None
 
         return make
 
     def _listing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What is in a folder, with what this process has written there."""
+
         def listed(path: Any = ".") -> Any:
-            return original(path if isinstance(path, int) else self.place_of(path))
+            if isinstance(path, int) or not self._is_ours(path):
+                return original(path)
+            name = self._name(path)
+            apart = [each for each in (*self.written, *self.made) if os.path.dirname(each) == name]
+            if not apart or not self._really_exists(name):
+                return original(self.place_of(path))
+            found = original(path)
+            return sorted({*found, *map(os.path.basename, apart)})
 
         return listed
 

@@ -39,7 +39,7 @@ def install(request: ProcessRequest) -> None:
     if request.files_apart and (place is None or place.rank == 0):  # other ranks do so anyway
         from vivace.scale.files import keep_files_apart
 
-        keep_files_apart(request.folder)
+        keep_files_apart(request.folder, makes_folders=True)
     told = _Told(request, changes)
     parts = Parts(list(changes.values()))
     compile_cache.install()
