@@ -53,7 +53,6 @@ def layouts(world: int) -> Iterator[Layout]:
         if replicas * shard * tensor * pipeline * context != world:
             continue
         data = replicas * shard
-        micro_batch = 24 // data if pipeline == 1 else max(1, 24 // data // pipeline // 2)
         if 24 % data == 0:
             yield Layout(
                 data=data,
@@ -63,8 +62,17 @@ def layouts(world: int) -> Iterator[Layout]:
                 pipeline=pipeline,
                 context=context,
                 sequence_parallel=tensor > 1,
-                micro_batch=micro_batch,
+                micro_batch=usual_micro_batch(data, pipeline),
             )
+
+
+def usual_micro_batch(data: int, stages: int) -> int:
+    return 24 // data if stages == 1 else max(1, 24 // data // stages // 2)
+
+
+def variant(text: str) -> Layout:
+    layout = parse_layout(text)
+    return layout if "mb" in text else replace(layout, micro_batch=usual_micro_batch(layout.data, layout.stages))
 
 
 def base(model: str, precision: str) -> TrainSettings:
@@ -81,7 +89,7 @@ def questions(most: int) -> Iterator[tuple[str, str, list[Layout]]]:
     for world in (world for world in (2, 4) if world <= most):
         yield "gpt-2", "fp64", list(layouts(world))
         yield "llama, sgd", "fp32", list(layouts(world))
-    variants = [parse_layout(text) for text in VARIANTS]
+    variants = [variant(text) for text in VARIANTS]
     for world in sorted({layout.gpus for layout in variants}):
         if world <= most:
             yield "llama", "fp64", [layout for layout in variants if layout.gpus == world]

@@ -100,6 +100,8 @@ def _exchanging(model: nn.Module, layout: Layout, last: bool) -> Any:
     if isinstance(model, FSDPModule):
         model.set_is_last_backward(last)
         model.set_requires_gradient_sync(last or layout.zero >= 2)
+        # ZeRO 1 keeps the gathered parameters from one micro-batch to the next.
+        model.set_reshard_after_backward(last or layout.zero >= 2)
     yield
 
 

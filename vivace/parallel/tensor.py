@@ -57,11 +57,11 @@ def gpt_plan(sequence_parallel: bool) -> Plan:
         "norm": norm(),
         "output": ColwiseParallel(input_layouts=between, output_layouts=Shard(-1), use_local_output=False),
     }
-    if sequence_parallel:  # gather once for the three projections, and for the gate and the way up
-        plan["blocks.*.ffn"] = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
-        plan["blocks.*.attention"] = PrepareModuleInput(
-            input_layouts=(Shard(1), None), desired_input_layouts=(Replicate(), None)
-        )
+    # Once for the three projections, and for the gate and the way up: forward one gather, backward one sum.
+    plan["blocks.*.ffn"] = PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(Replicate(),))
+    plan["blocks.*.attention"] = PrepareModuleInput(
+        input_layouts=(between, None), desired_input_layouts=(Replicate(), None)
+    )
     return plan
 
 

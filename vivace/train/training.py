@@ -117,8 +117,13 @@ def _once(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _twice(state: dict[str, Any]) -> dict[str, Any]:
-    """For the last stage, which knows them by the output's name."""
-    return {**state, **{name.replace(ORIGINAL, COPY): value for name, value in state.items() if ORIGINAL in name}}
+    """For the last stage, which knows them by the output's name. Clones: its optimizer changes its own states."""
+    copies = {
+        name.replace(ORIGINAL, COPY): value.clone() if isinstance(value, Tensor) else value
+        for name, value in state.items()
+        if ORIGINAL in name
+    }
+    return {**state, **copies}
 
 
 def learning_rate(step: int, optim: OptimSettings, steps: int) -> float:

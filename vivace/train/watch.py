@@ -72,7 +72,7 @@ class Watch:
         self._thread.join(timeout=2 * _ASK_S)
         if self._store is None:
             return
-        if error is None:
+        if error is None or isinstance(error, SystemExit):  # a measurement ends its ranks so
             self._beat("done")
         elif not isinstance(error, UserError | KeyboardInterrupt):
             self._name_the_first(error)
