@@ -4,7 +4,7 @@
 
 The zoo is written in fp64; here the line that says so is left out. Writes ``results/scale_proofs.csv``: how far the
 first gradient and the losses of ranks lie from those of one process, which is what rounding does, beside the difference
-that a proof allows. The last rows train the CNN to its end in fp64 with ``--local-bn`` and ``--scale-batch``, on ranks
+that a proof allows. The first rows train the CNN to its end in fp64 with ``--local-bn`` and ``--scale-batch``, on ranks
 and as one process that does the same: the largest relative difference of any printed number.
 """
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--only", default="")
     asked = parser.parse_args()
-    chosen = asked.only.split(",") if asked.only else [*SCRIPTS, *OPTIONS]
+    chosen = asked.only.split(",") if asked.only else [*OPTIONS, *SCRIPTS]
     rows = []
     for name in chosen:
         with tempfile.TemporaryDirectory() as folder:
