@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from report.made import made_measurement
 
 from vivace.records.measurement import Measurement
-from vivace.tune.noise import LARGEST_NOISE, Judgement, compare, noise_of
+from vivace.tune.noise import LARGEST_NOISE, Judgement, compare, compare_runs, noise_of, run_sd, runs_to_tell
 
 SPEEDS = st.floats(1.0, 1e5)
 
@@ -55,3 +56,30 @@ def test_a_slow_drift_is_no_noise_and_jumps_are():
     assert noise_of([drifting]) == pytest.approx(1.96 * 0.01005 * math.sqrt(3) / 2, rel=1e-3)
     assert noise_of([jumping]) > math.log(2.0)
     assert noise_of([[ran(1.0)], [ran(9.0)]]) == 0.0  # runs of different sets are not compared
+
+
+def between(runs: list[Measurement]) -> list[tuple[Measurement, list[Measurement]]]:
+    """A trial after each reference, and a reference after each trial."""
+    return [(runs[i], [runs[i - 1], runs[i + 1]]) for i in range(1, len(runs), 2)]
+
+
+@given(st.floats(0.01, 0.5), st.floats(-0.5, 0.5))
+def test_as_many_runs_as_are_said_to_suffice_are_always_judged(sd: float, log_ratio: float):
+    count = runs_to_tell(sd)
+    runs = [ran(100.0 * math.exp(log_ratio * (i % 2))) for i in range(2 * count + 1)]
+    compared = compare_runs(between(runs), sd, seen=1000)
+    assert compared.judgement is not Judgement.UNJUDGED
+    assert compared.ratio == pytest.approx(math.exp(log_ratio))
+    if abs(log_ratio) > LARGEST_NOISE:
+        assert compared.judgement is (Judgement.FASTER if log_ratio > 0 else Judgement.SLOWER)
+
+
+def test_chance_calls_what_brings_nothing_slower_in_one_of_forty():
+    """Simulated as the search does it: trials between repeats, and the noise is known from these runs alone."""
+    draws = random.Random(0)
+    called = 0
+    for _ in range(800):
+        runs = [ran(100.0 * math.exp(draws.gauss(0.0, 0.3))) for _ in range(9)]
+        compared = compare_runs(between(runs), run_sd([runs[::2], runs[1::2]]), seen=7)
+        called += compared.judgement is Judgement.SLOWER
+    assert called / 800 < 0.04

@@ -1,7 +1,8 @@
 """``Search``: the best set so far, and the trials that decide what joins it. Which trials to run is not decided here.
 
 A trial that does not seem faster is compared with runs of the best set close in time, before it and after it: between
-trials that set is run again. Such repeats take a third of the search at most (and one more run at its end).
+trials that set is run again. Such repeats take a third of the search at most (and one more run at its end). What could
+not be judged by then is run again, in turn with the best set, while time is left beside the proof's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from vivace.tune.bench import Bench
 from vivace.tune.candidates import combined, without
 from vivace.tune.comparison import ratio_of, speed, stands_out
 from vivace.tune.looks import SMALLEST_GAIN
-from vivace.tune.noise import Compared, Judgement
+from vivace.tune.noise import MOST_ASKED, Compared, Judgement, runs_to_tell
 from vivace.tune.references import References, measured
 
 __all__ = ["Search", "first_line", "is_loader", "refusal", "why_it_ended"]
@@ -30,12 +31,12 @@ _WORTH_MORE = 1.05  # a practice that did not pay is tried again when it is now 
 _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
 _NO_TIME = "not tried: not enough time for it and the proof"
-_MOST_ASKED = 0.10  # a gain need not be larger: what is less sure than that is for the proof to refuse
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
 _LONGEST_COMPILE_S = 300.0
 _AUTOTUNE_TRIALS = 4.0  # max-autotune compiles for minutes: only where this many trials fit
 _REPEATS_PER_TRIAL = 0.5  # seconds of repeats per second of other trials, at most
 _BY_SPEED = (Rejection.NO_GAIN, Rejection.UNJUDGED)
+_MOST_AGAIN = 5  # more runs of what could not be judged: with 6 of each, runs may differ by a fifth (one sd) and tell
 
 
 @dataclass
@@ -100,7 +101,7 @@ class Search:
     def noise(self) -> float:
         """What runs of one set differ by; a gain must be larger. No more than 10 % is asked for: what is less sure than
         that is for the proof to refuse."""
-        return max(SMALLEST_GAIN, min(_MOST_ASKED, self.references.first_difference))
+        return max(SMALLEST_GAIN, min(MOST_ASKED, self.references.first_difference))
 
     def attempt(self, word: str) -> bool:
         """Try one more practice on top of the best set; whether it stays."""
@@ -186,6 +187,9 @@ class Search:
         if self.references.has_open_doubts:
             self._repeat(at_the_end=True)
         self._settle()
+        for word in self.unjudged:
+            self._judge_again(word)
+        self._say_what_would_suffice()
         if self.repeats_s:
             spent = f"{self.repeats_s:.0f} of {self.bench.used_s:.0f} s"
             self.bench.say(f"  [dim]·[/] {'repeats, to see the noise':32} [dim]{spent}[/]")
@@ -202,6 +206,37 @@ class Search:
         if trial.outcome is Outcome.OK:
             self.references.add(trial)
 
+    @property
+    def unjudged(self) -> list[str]:
+        """Words that ran, on a machine that is too noisy for one run to tell whether they pay."""
+        return [
+            word
+            for word, rejected in self.rejected.items()
+            if rejected.reason is Rejection.UNJUDGED and rejected.outcome is None
+        ]
+
+    def _judge_again(self, word: str) -> None:
+        """Run it and the best set in turn, with the time that the proof does not need, until that tells."""
+        for number in range(_MOST_AGAIN):
+            words = combined(self.words, word)
+            if words is None or word not in self.unjudged or not self.has_time_for_pair(word):
+                return
+            trial = self.bench.run(f"again{number + 1}-{word}", words, limit_s=self._limit_s(word))
+            if trial.outcome is not Outcome.OK:
+                return
+            self.repeats_s += trial.seconds
+            self.references.doubt(word, trial)
+            self._repeat(at_the_end=True)
+            self._settle()
+
+    def _say_what_would_suffice(self) -> None:
+        needed = runs_to_tell(self.references.run_sd)
+        for word in self.unjudged:
+            known = self.rejected[word]
+            minutes = max(1, math.ceil(needed * self.pair_s / 60))
+            why = f"{known.why}; {needed} runs of each would tell (about {minutes} min more), or a quieter machine"
+            self.rejected[word] = known.model_copy(update={"why": why})
+
     def _settle(self) -> None:
         """Judge each trial that did not seem faster, the earlier ones again: runs that came later may tell that the
         machine had changed."""
@@ -209,9 +244,18 @@ class Search:
             known = self.rejected.get(word)
             if word in self.words or (known is not None and known.reason not in _BY_SPEED):
                 continue
+            if compared.judgement is Judgement.FASTER:
+                self._keep_after_all(word, compared)
+                return
             now = self.rejected[word] = _rejected(word, compared)
             if known is None or known.reason is not now.reason:
                 self._tell(word)
+
+    def _keep_after_all(self, word: str, compared: Compared) -> None:
+        words, trial = combined(self.words, word), self.references.last_trial_of(word)
+        assert words is not None
+        self.bench.say(f"  [green]✓[/] {word:32} {compared.ratio:.2f}× on top, by several runs of each")
+        self._keep([word], words, trial)
 
     def _tell(self, word: str) -> bool:
         self.bench.say(f"  [dim]–[/] {word:32} [dim]{first_line(self.rejected[word].why)}[/]")
@@ -227,6 +271,10 @@ class Search:
         """Time for this trial, and for the paired runs of the proof after it."""
         trials = _AUTOTUNE_TRIALS if word == "compile=max-autotune" else 1.0
         return self.bench.has_time_for(self._reserved_s + trials * max(self.best.seconds, self.again.seconds))
+
+    def has_time_for_pair(self, word: str) -> bool:
+        """Time for this trial and one of the best set, and for the paired runs of the proof after them."""
+        return self.has_time(word) and self.bench.has_time_for(self._reserved_s + self.pair_s)
 
     @property
     def pair_s(self) -> float:

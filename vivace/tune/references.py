@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from vivace.records.measurement import Measurement
 from vivace.records.trial import Trial
 from vivace.tune.comparison import ratio_of
-from vivace.tune.noise import LARGEST_NOISE, Compared, compare, noise_of
+from vivace.tune.noise import LARGEST_NOISE, Compared, compare, compare_runs, noise_of, run_sd
 
 __all__ = ["References", "measured"]
 
@@ -90,10 +90,35 @@ class References:
         runs = self._groups[-1]
         self._doubts.append(_Doubt(word, trial, runs, len(runs)))
 
+    @property
+    def run_sd(self) -> float:
+        """Of the logarithm of the speed of one run, by the repeats of the best sets and of what was tried again."""
+        return run_sd(self._runs_of_one_set())
+
     def judged(self) -> dict[str, Compared]:
-        """Each word by its last trial that did not seem faster, by all that is known now."""
-        noise = self.noise
-        return {doubt.word: compare(measured(doubt.trial), doubt.nearest, noise) for doubt in self._doubts}
+        """Each word that did not seem faster, by all that is known now."""
+        return {word: self._judged(self._trials_of(word)) for word in self._words()}
+
+    def last_trial_of(self, word: str) -> Trial:
+        return self._trials_of(word)[-1].trial
+
+    def _words(self) -> list[str]:
+        return list(dict.fromkeys(doubt.word for doubt in self._doubts))
+
+    def _trials_of(self, word: str) -> list[_Doubt]:
+        """On top of the set that it was tried on last."""
+        doubts = [doubt for doubt in self._doubts if doubt.word == word]
+        return [doubt for doubt in doubts if doubt.runs is doubts[-1].runs]
+
+    def _judged(self, doubts: list[_Doubt]) -> Compared:
+        if len(doubts) == 1:
+            return compare(measured(doubts[0].trial), doubts[0].nearest, self.noise)
+        seen = sum(len(runs) - 1 for runs in self._runs_of_one_set())
+        return compare_runs([(measured(doubt.trial), doubt.nearest) for doubt in doubts], self.run_sd, seen)
+
+    def _runs_of_one_set(self) -> list[list[Measurement]]:
+        tried_again = [[measured(doubt.trial) for doubt in self._trials_of(word)] for word in self._words()]
+        return [*([measured(run) for run in runs] for runs in self._groups), *tried_again]
 
 
 def measured(trial: Trial) -> Measurement:
