@@ -63,11 +63,12 @@ class StandardInput:
     def feed(self, process: subprocess.Popen[bytes]) -> None:
         """Pass on what is kept, and what comes; in a thread, until the process or the input ends."""
         if process.stdin is not None:
-            threading.Thread(target=self._feed, args=(process,), daemon=True).start()
+            pipe = os.dup(process.stdin.fileno())  # the thread's own: once closed, a number is given to another file
+            process.stdin.close()
+            threading.Thread(target=self._feed, args=(process, pipe), daemon=True).start()
 
-    def _feed(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        pipe, number = process.stdin.fileno(), 0
+    def _feed(self, process: subprocess.Popen[bytes], pipe: int) -> None:
+        number = 0
         with contextlib.suppress(OSError, ValueError):  # the command has ended, or closed its input
             while process.poll() is None:
                 piece = self._piece(number)
@@ -76,8 +77,7 @@ class StandardInput:
                 if piece is not None:
                     _write(pipe, piece)
                     number += 1
-        with contextlib.suppress(OSError, ValueError):
-            process.stdin.close()
+        os.close(pipe)
 
     def _piece(self, number: int) -> bytes | None:
         """Kept, or read now; None where it has not come yet, and nothing at the end. The run before may still read."""
