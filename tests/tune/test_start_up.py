@@ -54,6 +54,7 @@ def test_what_measures_and_tunes_is_not_imported(in_the_command: set[str]):
     assert not [name for name in ours if name.startswith(("vivace.tune.", "vivace.cli.")) and _is_another(name)]
     assert not [name for name in ours if name.startswith(("vivace.report", "vivace.plan", "vivace.launch"))]
     assert not {"vivace.measure.measuring", "vivace.records.proof", "vivace.records.run"} & ours
+    assert "vivace.scale.launcher" not in ours  # one process needs no launcher
 
 
 def _is_another(name: str) -> bool:

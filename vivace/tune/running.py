@@ -28,7 +28,6 @@ from vivace.protocol.request import Entry, ProcessRequest
 from vivace.protocol.scale_report import REPORTS
 from vivace.protocol.unmeasured import UNMEASURED, read_unmeasured
 from vivace.records.privacy import safe_command
-from vivace.scale.launcher import over_ranks
 
 if TYPE_CHECKING:
     from vivace.records.equality import Equality
@@ -201,6 +200,8 @@ def _split(command: Sequence[str], words: Sequence[str], ranks: int | None) -> S
     """Under vivace's launcher, where the work is split: it starts the ranks, or is one of those that a job started."""
     if not MODES.intersection(words):
         return command
+    from vivace.scale.launcher import over_ranks
+
     return [*over_ranks(ranks), *command]
 
 
