@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked.process import PYTHON
 from typer.testing import CliRunner
 
 from vivace.cli.app import application
@@ -28,7 +29,7 @@ def test_options_before_the_command_are_vivaces_and_those_after_it_the_scripts(
     vivace: Callable, script: str, separator: list[str]
 ):
     words = ["--steps", "30", "--json", "--", "-q", "--help"]
-    done = vivace("measure", "--steps", "20", "--name", "mine", *separator, sys.executable, script, *words)
+    done = vivace("measure", "--steps", "20", "--name", "mine", *separator, PYTHON, script, *words)
     assert json.loads(done.out) == words
     assert done.folder.name == "mine-001"
 

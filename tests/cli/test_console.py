@@ -6,12 +6,12 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, VIVACE, environment
+from forked.process import PYTHON
 
 ROOT = Path(__file__).parents[2]
 LONG = "a-rather-long-name-of-a-file-that-does-not-exist-" * 3 + ".py"  # 150 characters: longer than 80 columns
@@ -33,7 +33,7 @@ def test_a_usage_error_that_is_piped_is_one_line(vivace: Callable):
 
 def test_a_measurement_that_is_piped_has_its_paths_whole_and_no_padding(vivace: Callable, tmp_path: Path):
     runs = tmp_path / ("long-name-of-a-folder-" * 6)
-    command = [sys.executable, str(SCRIPTS / "plain.py"), "--steps", "20"]
+    command = [PYTHON, str(SCRIPTS / "plain.py"), "--steps", "20"]
     options = ["--steps", "4", "--warmup", "2", "--no-profile", "-q", "--output", str(runs)]
     lines = vivace("measure", *options, "--", *command).out.splitlines()
     assert f"record: {runs}/plain-001/measurement.json" in lines

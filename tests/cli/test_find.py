@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import interrupted
+from forked.process import PYTHON
 
 from vivace.records.search import BatchSearch
 from vivace.tune.finders.loader import NO_LIMIT_SHARE
@@ -39,7 +40,7 @@ def test_the_largest_size_before_out_of_memory_is_found(vivace_here: Callable, t
 
 @pytest.mark.slow
 def test_one_rank_out_of_memory_fails_the_size_for_all(vivace_here: Callable):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*torchrun, *SIZED[1:], "--most", "5"]
     done = vivace_here(*BATCH, "--values", "6", "--margin", "1MiB", "--json", "--", *command)
     search = BatchSearch.from_json(done.out)

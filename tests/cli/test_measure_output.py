@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, VIVACE, environment
+from forked.process import PYTHON
 
 from vivace.cli.showing import _Lines
 
@@ -158,7 +159,7 @@ def test_a_pipe_nobody_reads_is_no_error(tmp_path: Path, arguments: list[str]):
 
 
 def test_the_report_of_a_measurement_to_a_pipe_nobody_reads_keeps_the_exit_code(tmp_path: Path):
-    command = ["measure", "-q", "--steps", "3", "--no-profile", "--", sys.executable, str(SCRIPTS / "plain.py")]
+    command = ["measure", "-q", "--steps", "3", "--no-profile", "--", PYTHON, str(SCRIPTS / "plain.py")]
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -174,7 +175,7 @@ def test_an_ascii_terminal_is_no_reason_to_fail(vivace: Callable, tmp_path: Path
     said = vivace("measure", "--name", "école", "--", "true", PYTHONIOENCODING="ascii")
     assert said.code == 2
     assert "nothing measured" in said.err
-    report = vivace("measure", "--name", "训", "--steps", "3", "--no-profile", "--", sys.executable,
+    report = vivace("measure", "--name", "训", "--steps", "3", "--no-profile", "--", PYTHON,
                     str(SCRIPTS / "plain.py"), PYTHONIOENCODING="ascii")  # fmt: skip
     assert report.code == 0, report.err
     assert "Traceback" not in report.err
@@ -182,7 +183,7 @@ def test_an_ascii_terminal_is_no_reason_to_fail(vivace: Callable, tmp_path: Path
 
 
 def test_json_is_utf_8_whatever_the_locale(vivace: Callable):
-    done = vivace("measure", "--json", "--name", "训", "--steps", "3", "--no-profile", "--", sys.executable,
+    done = vivace("measure", "--json", "--name", "训", "--steps", "3", "--no-profile", "--", PYTHON,
                   str(SCRIPTS / "plain.py"), PYTHONIOENCODING="ascii")  # fmt: skip
     assert done.code == 0, done.err
     assert "训" in done.out

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, Done, environment
+from forked.process import PYTHON
 
 # Runs at the start of every Python process of the test: torch cannot be imported, but for the measured processes.
 NO_TORCH = """
@@ -118,7 +119,7 @@ def test_what_cannot_do_without_says_so(vivace_alone: Callable[..., Done], words
 
 def test_a_training_is_checked_and_run(vivace_alone: Callable[..., Done], tmp_path: Path):
     """Its own Python has torch. Everything that vivace concludes, it concludes without. (A tune: ``make compat``.)"""
-    train = [sys.executable, str(SCRIPTS / "plain.py")]
+    train = [PYTHON, str(SCRIPTS / "plain.py")]
     checked = vivace_alone("check", "--json", "--no-probes", "--steps", "8", "--", *train)
     assert checked.code == 0, checked.err
     assert checked.record["verdict"] in {"improvable", "tuned", "unexplained", "unknown"}

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from forked.process import PYTHON
 from PIL import Image
 from torch import Tensor, nn
 
@@ -24,7 +25,7 @@ def run_script(folder: Path, *flags: str, **environment: str) -> subprocess.Comp
     job = ("SLURM_", "WORLD_SIZE")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(job)}
     return subprocess.run(
-        [sys.executable, str(SCRIPT), *flags],
+        [PYTHON, str(SCRIPT), *flags],
         cwd=folder,
         env={**clean, "OMP_NUM_THREADS": "1", **environment},  # tests side by side share the cores
         capture_output=True,

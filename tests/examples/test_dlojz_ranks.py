@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import VIVACE, environment
 from examples.small_in_fp64 import run
+from forked.process import PYTHON
 
 ROOT = Path(__file__).parents[2]
-SMALL = [sys.executable, str(Path(__file__).parent / "small_in_fp64.py")]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SMALL[1]]
+SMALL = [PYTHON, str(Path(__file__).parent / "small_in_fp64.py")]
+TORCHRUN = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", SMALL[1]]
 RANKS = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--with", "ddp", "--", *SMALL]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from conftest import environment
+from forked.process import PYTHON
 from launch.test_real_preemption import losses
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "preemptible.py"
@@ -43,7 +43,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def train(folder: Path, checkpoint: str, fault: str = "none", stop_at: int = 0) -> str:
     script = folder / "with_fault.py"
     script.write_text(WITH_FAULT)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
+    torchrun = [PYTHON, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
     words = ["--steps", str(STEPS), "--checkpoint", checkpoint, "--save-minutes", "4"]
     done = subprocess.run(
         [*torchrun, str(script), fault, str(stop_at), str(EXAMPLE), *words],

@@ -5,19 +5,18 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from conftest import environment
-from forked.process import can_fork, run
+from forked.process import PYTHON, can_fork, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
 def run_example(name: str, *flags: str, folder: Path, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
-    command = [sys.executable, *launcher, str(EXAMPLES / name), *flags]
+    command = [PYTHON, *launcher, str(EXAMPLES / name), *flags]
     without_gpu = environment(CUDA_VISIBLE_DEVICES="")
     if can_fork(command, without_gpu, folder):
         return run(command, folder, without_gpu, 600)

@@ -1,64 +1,90 @@
-"""Scripts in processes that are forked from one that has torch in memory (``template.py``)."""
+"""Scripts in processes that are forked from one that has torch in memory (``server.py``)."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
-import re
 import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from conftest import environment
+from forked.stand_in import COMPILES, OF_LAUNCHERS, READ_LATER, UNBUFFERED, ask, read_at_start
 
 from vivace.protocol.request import VARIABLE
 
-__all__ = ["CHECKPOINTS", "ForkedProcess", "can_fork", "run"]
+__all__ = ["CHECKPOINTS", "PYTHON", "ForkedProcess", "can_fork", "run"]
 
-TEMPLATE = Path(__file__).parent / "template.py"
-# Read by the bootstrap, by the script, when CUDA starts or when something is compiled: always after the fork.
-READ_LATER = (
-    "VIVACE_", "PYTHONPATH", "PYTEST_", "PWD", "CUDA_VISIBLE_DEVICES", "TORCHINDUCTOR_CACHE_DIR", "RANK", "WORLD_SIZE",
-    "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MEETING", "PLANTED",
-)  # fmt: skip
-COMPILES = re.compile(r"\bcompile\b")
+HERE = Path(__file__).parent
+# Programs that tests start with PYTHON. It is a file, not this process: see ``stand_in.py``.
+_SESSION = tempfile.TemporaryDirectory(prefix="vft-")
 
 
-def _read_at_start(variables: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    return frozenset((name, value) for name, value in variables.items() if not name.startswith(READ_LATER))
+class _Server:
+    """Starts when the first script is asked for. It ends when this process does: the pipe is closed then."""
 
+    def __init__(self, name: str, variables: Mapping[str, str]) -> None:
+        self.variables = {**variables}
+        self.environment = read_at_start(variables)
+        self.path = f"{_SESSION.name}/{name}"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(self.path)
+        self._listener.listen(100)
+        threading.Thread(target=self._serve, daemon=True).start()
 
-class _Template:
-    """It ends when this process does: the socket is closed then."""
-
-    def __init__(self, variables: Mapping[str, str]) -> None:
-        self.channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        words = [sys.executable, str(TEMPLATE), str(other.fileno())]
-        self.process = subprocess.Popen(words, env=variables, pass_fds=[other.fileno()], stdin=subprocess.DEVNULL)
-        other.close()
+    def _serve(self) -> None:
+        select.select([self._listener], [], [])
+        lifeline, self._other_end = os.pipe()
+        words = [sys.executable, str(HERE / "server.py"), str(self._listener.fileno()), str(lifeline)]
+        given = [self._listener.fileno(), lifeline]
+        self._process = subprocess.Popen(words, env=self.variables, pass_fds=given, stdin=subprocess.DEVNULL)
+        os.close(lifeline)
+        self._listener.close()
 
 
 # For FORKED_IMPORTS: trainings on ranks that save, and pay for these imports in every rank.
 CHECKPOINTS = "torch.distributed.checkpoint.state_dict,numpy"
-# A plain process, one whose metric vivace reads, one that it measures, and one that saves.
-STARTS = {
-    _read_at_start(variables): variables
-    for variables in (
-        environment(),
-        environment(PYTHONUNBUFFERED="1"),
-        environment(PYTHONUNBUFFERED="1", KINETO_LOG_LEVEL="99"),
-        environment(FORKED_IMPORTS=CHECKPOINTS),
+# Of a plain process, one that vivace measures, one rank of a training that vivace splits, and one that saves.
+_STARTS: dict[str, dict[str, str]] = {
+    "plain": {}, "measured": {"KINETO_LOG_LEVEL": "99"}, "rank": {"PYTHONHASHSEED": "0"},
+    "measured-rank": {"KINETO_LOG_LEVEL": "99", "PYTHONHASHSEED": "0"}, "saves": {"FORKED_IMPORTS": CHECKPOINTS},
+}  # fmt: skip
+_SERVERS = [_Server(name, environment(**more)) for name, more in _STARTS.items()]
+
+
+def _stand_in() -> str:
+    """The path of an executable that takes a script as Python does."""
+    path = Path(_SESSION.name, "python")
+    start = {
+        "python": sys.executable, "stand_in": str(path), "vivace_variable": VARIABLE,
+        "servers": [
+            {"socket": server.path, "environment": read_at_start(server.variables, READ_LATER + OF_LAUNCHERS)}
+            for server in _SERVERS
+        ],
+    }  # fmt: skip
+    path.write_text(
+        f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(HERE)!r})\nfrom stand_in import main\n"
+        f"main(sys.argv[1:], {start!r})\n"
     )
-}
-_idle: dict[frozenset[tuple[str, str]], list[_Template]] = {start: [] for start in STARTS}
+    path.chmod(0o755)
+    return str(path)
+
+
+PYTHON = _stand_in()
+"""As ``sys.executable`` for what vivace, torchrun, srun or a shell start, without the seconds of ``import torch``."""
+
+
+def _server_with(variables: Mapping[str, str]) -> _Server | None:
+    given = read_at_start(variables)
+    return next((server for server in _SERVERS if server.environment == given), None)
 
 
 def can_fork(command: Sequence[str], variables: Mapping[str, str], folder: Path | str = ".") -> bool:
@@ -67,7 +93,7 @@ def can_fork(command: Sequence[str], variables: Mapping[str, str], folder: Path 
     Libraries read variables when they are loaded: with others it needs a fresh process. So does what is compiled: the
     template has loaded torch.compile's front end, and vivace comes in before that.
     """
-    if command[0] != sys.executable or _read_at_start(variables) not in STARTS:
+    if command[0] != sys.executable or _server_with(variables) is None:
         return False
     text = _source(command[1:], folder)
     return text is not None and not COMPILES.search(text + variables.get(VARIABLE, ""))
@@ -93,29 +119,30 @@ class ForkedProcess:
         stdout: int | None = None,
         stderr: int | None = None,
         stdin: int | None = None,
-        process_group: int | None = None,
+        process_group: int | None = None,  # it always has one of its own
     ) -> None:
         self.returncode: int | None = None
         with contextlib.ExitStack() as ours_no_longer:
             self.stdin, given = _ends(stdin, 0, ours_no_longer)
             self.stdout, out = _ends(stdout, 1, ours_no_longer)
             self.stderr, err = _ends(stderr, 2, ours_no_longer)
-            self._start = _read_at_start(env)
-            self._template = _idle[self._start].pop() if _idle[self._start] else _Template(STARTS[self._start])
-            asked = {"words": list(command[1:]), "folder": str(cwd or os.getcwd()), "environment": dict(env)}
-            asked["own_group"] = process_group == 0
-            socket.send_fds(self._template.channel, [json.dumps(asked).encode()], [given, out, err])
-        self.pid = int(self._template.channel.recv(100))
+            server = _server_with(env)
+            assert server is not None, "ask can_fork() first"
+            self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._channel.connect(server.path)
+            folder = str(cwd or os.getcwd())
+            ask(self._channel, command[1:], folder, env, [given, out, err], UNBUFFERED in env)
+        self.pid = int(self._channel.recv(100))
 
     def poll(self) -> int | None:
-        if self.returncode is None and select.select([self._template.channel], [], [], 0)[0]:
-            self.returncode = int(self._template.channel.recv(100))
-            _idle[self._start].append(self._template)
+        if self.returncode is None and select.select([self._channel], [], [], 0)[0]:
+            self.returncode = int(self._channel.recv(100))
+            self._channel.close()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            select.select([self._template.channel], [], [], timeout)
+            select.select([self._channel], [], [], timeout)
         code = self.poll()
         if code is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)

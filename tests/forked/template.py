@@ -1,8 +1,6 @@
-"""A Python that has imported torch already, and forks one process for each script that a test wants to run.
+"""How a process that has torch in memory, and was forked (``server.py``), becomes the one that runs a script.
 
-Started as a program by ``forked.process``, which sends words, folder and environment of a script through a socket, and
-the files for its stdin, stdout and stderr. The answers are its process id and its exit code. The forked process looks
-to the script as a fresh one does: its own environment, folder, path and ``__main__``, vivace's bootstrap as
+It looks to the script as a fresh one does: its own environment, folder, path and ``__main__``, vivace's bootstrap as
 ``sitecustomize``, and torch not imported yet. ``import torch`` finds the module that is in memory (through the usual
 machinery, so that vivace's hook comes in as always), which saves three seconds of CPU time.
 """
@@ -13,11 +11,9 @@ import gc
 import importlib
 import importlib.abc
 import importlib.machinery
-import json
 import os
 import runpy
 import site
-import socket
 import sys
 from types import ModuleType
 from typing import Any
@@ -95,32 +91,3 @@ def run_main(words: list[str]) -> None:
     with open(script, "rb") as file:
         code = compile(file.read(), script, "exec")
     exec(code, main.__dict__)
-
-
-def next_script(channel: socket.socket, paths: list[str], set_by_torch: dict[str, str]) -> list[str] | None:
-    """Returns in each forked process, with the words that follow ``python``; in this process at the end, with None."""
-    while True:
-        message, files, _, _ = socket.recv_fds(channel, 2**20, 3)
-        if not message:
-            return None
-        asked = json.loads(message)
-        child = os.fork()
-        if child == 0:
-            channel.close()
-            if asked["own_group"]:
-                os.setpgid(0, 0)
-            become(asked["words"], asked["folder"], {**set_by_torch, **asked["environment"]}, files, paths)
-            return asked["words"]
-        for file in files:
-            os.close(file)
-        channel.send(str(child).encode())
-        _, status = os.waitpid(child, 0)
-        channel.send(str(os.waitstatus_to_exitcode(status)).encode())
-
-
-if __name__ == "__main__":
-    this_module = sys.modules["__main__"]  # stays alive while another module has its name
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    words_after_python = next_script(channel, paths_of_this_python(), import_torch())
-    if words_after_python is not None:
-        run_main(words_after_python)

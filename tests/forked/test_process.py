@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import environment
 from forked import process
-from forked.process import ForkedProcess
+from forked.process import PYTHON, ForkedProcess
 from practices.changed import run_with
 
 from vivace.protocol.request import VARIABLE
@@ -104,3 +107,71 @@ def test_what_could_tell_a_difference_gets_a_fresh_one(tmp_path: Path):
     assert not forks("-m", "no_such_module")
     assert not forks("-c", "import torch")
     assert not process.can_fork(["torchrun", "train.py"], environment(), tmp_path)
+
+
+def start(python: str, text: str, folder: Path, *arguments: str, **variables: str) -> subprocess.Popen:
+    (folder / "script.py").write_text(text)
+    command = [python, *arguments, "script.py", "--lr"]
+    return subprocess.Popen(
+        command, cwd=folder, env=environment(**variables), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def test_the_stand_in_for_python_runs_a_script_as_python_does(tmp_path: Path):
+    forked, fresh = (start(python, SCRIPT, tmp_path) for python in (PYTHON, sys.executable))
+    (out, err), (same_out, same_err) = forked.communicate(), fresh.communicate()
+    assert json.loads(out) == json.loads(same_out)
+    assert err == same_err == "said\n"
+    assert forked.returncode == fresh.returncode == 0
+
+
+IN_MEMORY = "import sys; sys.stdout.write(str(len(sys.modules) > 500))\n"  # which a fresh Python would have to import
+
+
+def test_what_the_stand_in_cannot_fork_is_a_fresh_process(tmp_path: Path):
+    def forks(text: str, *arguments: str, **variables: str) -> bool:
+        return start(PYTHON, text, tmp_path, *arguments, **variables).communicate()[0] == "True"
+
+    assert forks(IN_MEMORY, MASTER_PORT="1", SLURM_PROCID="0")
+    assert forks(IN_MEMORY, "-u", KINETO_LOG_LEVEL="99")
+    assert not forks(IN_MEMORY, "-O")
+    assert not forks(IN_MEMORY + "# torch.compile", "-u")
+    assert not forks(IN_MEMORY, OMP_NUM_THREADS="2")
+
+
+WAITING = """
+import signal, sys, time
+def handler(number, _frame):
+    print("got", number)
+    sys.exit(number)
+signal.signal(signal.SIGUSR1, handler)
+print("ready")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(10, 10), (15, -15)])
+def test_signals_reach_the_script_of_a_stand_in_and_its_end_comes_back(number: int, code: int, tmp_path: Path):
+    process = start(PYTHON, WAITING, tmp_path, "-u")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"  # at once: unbuffered
+    process.send_signal(number)
+    assert process.communicate()[0] == ("got 10\n" if code > 0 else "")
+    assert process.returncode == code
+
+
+def test_a_stand_in_that_is_killed_takes_the_script_with_it(tmp_path: Path):
+    process = start(PYTHON, WAITING.replace('"ready"', "__import__('os').getpid()"), tmp_path, "-u")
+    assert process.stdout is not None
+    script = os.pidfd_open(int(process.stdout.readline()))
+    process.kill()
+    assert select.select([script], [], [], 600)[0]
+    os.close(script)
+
+
+def test_torchrun_starts_its_ranks_by_the_stand_in(tmp_path: Path):
+    text = "import os, sys\nprint(os.environ['RANK'], os.environ['WORLD_SIZE'], len(sys.modules) > 500)"
+    process = start(PYTHON, text, tmp_path, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    assert sorted(process.communicate()[0].splitlines()) == ["0 2 True", "1 2 True"]
+    assert process.returncode == 0

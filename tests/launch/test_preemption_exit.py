@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from forked.process import PYTHON
 
 from vivace.preemption import Preemption
 
@@ -40,7 +41,7 @@ def test_groups_are_ended_after_the_scripts_own_clean_up(tmp_path: Path):
     """A rank that leaves gloo's threads to Python's end may be aborted: 134 instead of the code that means requeue."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*torchrun, str(script)], capture_output=True, text=True, env=environment(), cwd=tmp_path, timeout=600
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, VIVACE, environment
+from forked.process import PYTHON
 
 from vivace.measure import measuring
 from vivace.records.measurement import Measurement
@@ -143,7 +144,7 @@ def test_a_script_that_ignores_the_interrupt_is_ended_and_what_it_did_is_kept(tm
         "    if n == 50: print('training', flush=True)\n"
     )
     process = subprocess.Popen(
-        [*VIVACE, "measure", "--steps", "99999999", "--", sys.executable, "stubborn.py"],
+        [*VIVACE, "measure", "--steps", "99999999", "--", PYTHON, "stubborn.py"],
         cwd=tmp_path,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -169,7 +170,7 @@ def test_a_script_that_ignores_the_interrupt_is_ended_and_what_it_did_is_kept(tm
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_was_seen_and_leaves_no_process(tmp_path: Path, number: signal.Signals):
-    script = [sys.executable, str(SCRIPTS / "misbehaving.py"), "hang", "--at", "8"]
+    script = [PYTHON, str(SCRIPTS / "misbehaving.py"), "hang", "--at", "8"]
     process = subprocess.Popen(
         [*VIVACE, "measure", "--steps", "9", "--warmup", "3", "--", *script],
         cwd=tmp_path,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS, environment
-from forked.process import run
+from forked.process import PYTHON, run
 
 # make_model(): Linear 8→16, ReLU, Linear 16→4, by hand: 2·(8·16 + 16·4) = 384 FLOPs forward per sample. Backward
 # computes the weights' gradients (384) and, except for the first layer's input, the inputs' (2·16·4 = 128).
@@ -69,7 +69,7 @@ def test_validation_is_kept_apart(measure: Callable):
 
 
 def test_the_record_and_the_output_are_in_the_runs_folder(vivace: Callable):
-    command = [sys.executable, str(SCRIPTS / "plain.py")]
+    command = [PYTHON, str(SCRIPTS / "plain.py")]
     done = vivace("measure", "--steps", "4", "--name", "first", "--", *command)
     folder = done.runs / "first-001"
     assert sorted(p.name for p in folder.iterdir()) == ["measurement.json", "stderr.log", "stdout.log"]
@@ -187,7 +187,7 @@ def test_a_compiled_model_is_compiled_as_without_us(measure: Callable, how: str)
 
 
 def test_torchrun_with_two_ranks(vivace: Callable):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port()]
+    torchrun = [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port()]
     done = vivace("measure", "--json", "--steps", "6", "--", *torchrun, str(SCRIPTS / "ddp.py"))
     record = done.record
     assert (done.code, record["status"]) == (0, "complete")
@@ -227,7 +227,7 @@ def test_python_dash_m(vivace: Callable):
         "--steps",
         "4",
         "--",
-        sys.executable,
+        PYTHON,
         "-m",
         "plain",
         cwd=SCRIPTS.parent,
@@ -237,7 +237,7 @@ def test_python_dash_m(vivace: Callable):
 
 
 def test_a_shell_script_that_starts_python_deeper_down(vivace: Callable):
-    command = ["sh", str(SCRIPTS / "run.sh"), sys.executable, str(SCRIPTS / "plain.py")]
+    command = ["sh", str(SCRIPTS / "run.sh"), PYTHON, str(SCRIPTS / "plain.py")]
     done = vivace("measure", "--json", "--steps", "4", "--", *command)
     assert done.record["batch_size"] == 32
     assert "preparing" in done.err
@@ -407,7 +407,7 @@ for step in range(100_000):
 
 def test_a_script_that_swallows_everything_keeps_its_files_and_its_clean_up(vivace: Callable, tmp_path: Path):
     (tmp_path / "train.py").write_text(SWALLOWS)
-    done = vivace("measure", "--json", "--steps", "10", "--", sys.executable, "train.py")
+    done = vivace("measure", "--json", "--steps", "10", "--", PYTHON, "train.py")
     assert done.code == 0
     assert "clean-up ran" in done.err
     assert len((tmp_path / "log.txt").read_text().splitlines()) > 10

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS
+from forked.process import PYTHON
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ for step in range(500):
 
 def test_one_rank_of_eight_is_not_the_whole_job(vivace: Callable):
     """As seen from one node of several without a shared folder."""
-    command = [sys.executable, str(SCRIPTS / "plain.py")]
+    command = [PYTHON, str(SCRIPTS / "plain.py")]
     done = vivace("measure", "--steps", "4", "--warmup", "2", "--no-profile", "--", *command, RANK="2", WORLD_SIZE="8")
     record = json.loads((done.folder / "measurement.json").read_text())
     assert (record["status"], record["reason"]) == ("partial", "ranks 0-1, 3-7 of 8 did not report")
@@ -49,7 +49,7 @@ def test_one_rank_of_eight_is_not_the_whole_job(vivace: Callable):
 
 
 def test_a_trial_with_missing_ranks_is_refused_with_that_reason(vivace: Callable):
-    command = [sys.executable, str(SCRIPTS / "plain.py")]
+    command = [PYTHON, str(SCRIPTS / "plain.py")]
     done = vivace("tune", "--steps", "4", "--", *command, RANK="0", WORLD_SIZE="2")
     assert done.code != 0
     assert "rank 1 of 2 did not report" in done.err + done.out
@@ -57,7 +57,7 @@ def test_a_trial_with_missing_ranks_is_refused_with_that_reason(vivace: Callable
 
 def test_ranks_that_torchrun_restarted_are_those_of_one_start(vivace: Callable, tmp_path: Path):
     (tmp_path / "restarts.py").write_text(RESTARTS)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    torchrun = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*torchrun, "--max-restarts", "1", "restarts.py"]
     record = vivace("measure", "--json", "--steps", "6", "--warmup", "2", "--no-profile", "--", *command).record
     assert (record["status"], record["steps"], record["missing_ranks"]) == ("complete", 6, [])

@@ -7,10 +7,12 @@ import pty
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from conftest import VIVACE, environment
+from forked.process import PYTHON
 
 from vivace.errors import UserError
 from vivace.measure.standard_input import StandardInput
@@ -57,6 +59,30 @@ def test_every_run_reads_the_same(tmp_path: Path, as_file: bool):
     os.close(descriptor)
 
 
+def test_what_was_read_for_a_run_that_has_ended_does_not_reach_the_next_one(monkeypatch: pytest.MonkeyPatch):
+    """The next run's pipe gets the number of the one before, whose thread may be about to write."""
+    stdin = StandardInput(piped("twice\n", end=False))
+    asked, may_write, written = threading.Event(), threading.Event(), threading.Event()
+    piece = stdin._piece
+
+    def late(number: int) -> bytes | None:
+        monkeypatch.setattr(stdin, "_piece", piece)
+        got = piece(number)
+        asked.set()
+        may_write.wait(600)
+        written.set()
+        return got
+
+    monkeypatch.setattr(stdin, "_piece", late)
+    assert run(stdin, READS_NOTHING) == "done\n"
+    asked.wait(600)
+    with subprocess.Popen(READS_ALL, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        may_write.set()
+        written.wait(600)
+        time.sleep(0.05)
+        assert other.communicate(b"once\n")[0] == b"once\n"
+
+
 def test_a_pipe_that_nobody_closes_makes_nobody_wait():
     stdin = StandardInput(piped("yes\n", end=False))
     assert run(stdin, READS_NOTHING) == "done\n"
@@ -97,7 +123,7 @@ def test_a_search_goes_on_after_its_first_run(tmp_path: Path):
     (tmp_path / "asks.py").write_text(ASKS + "for _ in torch.utils.data.DataLoader(range(9)): pass\n")
     options = ["--budget", "0.5", "--steps", "5", "--rounds", "1", "--name", "x"]
     done = subprocess.run(
-        [*VIVACE, "tune", *options, sys.executable, "asks.py"], input="2000\n", cwd=tmp_path, env=environment(),
+        [*VIVACE, "tune", *options, PYTHON, "asks.py"], input="2000\n", cwd=tmp_path, env=environment(),
         text=True, capture_output=True, timeout=600,
     )  # fmt: skip
     assert (tmp_path / "vivace-runs/x-001/trials/001-baseline-again/trial.json").is_file(), done.stderr
@@ -109,7 +135,7 @@ def test_on_a_terminal_the_hint_says_how_to_answer(tmp_path: Path):
     (tmp_path / "asks.py").write_text(ASKS)
     ours, theirs = pty.openpty()
     done = subprocess.run(
-        [*VIVACE, "tune", sys.executable, "asks.py"], stdin=theirs, cwd=tmp_path, env=environment(), text=True,
+        [*VIVACE, "tune", PYTHON, "asks.py"], stdin=theirs, cwd=tmp_path, env=environment(), text=True,
         capture_output=True, timeout=600,
     )  # fmt: skip
     os.close(theirs)

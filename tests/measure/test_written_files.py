@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import VIVACE, environment
+from forked.process import PYTHON
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,7 +64,7 @@ def test_files_that_the_command_writes_are_named(vivace_here: Callable, job: Pat
 
 def test_a_file_that_our_own_output_goes_to_is_not_the_commands(job: Path):
     with (job / "out.txt").open("w") as out:
-        command = [*VIVACE, "measure", *OPTIONS, "--", sys.executable, "train.py"]
+        command = [*VIVACE, "measure", *OPTIONS, "--", PYTHON, "train.py"]
         subprocess.run(command, cwd=job, env=environment(), stdout=out, check=True, timeout=600)
     (folder,) = (job / "vivace-runs").iterdir()
     assert json.loads((folder / "measurement.json").read_text())["written_files"]["count"] == 2

@@ -26,9 +26,11 @@ from vivace.measure.told import read_told
 from vivace.practices.engine.registry import environment_of
 from vivace.protocol.request import Entry, ProcessRequest
 
-__all__ = ["Changed", "needs_gpu", "run_here", "run_ranks", "run_with"]
+__all__ = ["WITHOUT_CPP", "Changed", "needs_gpu", "run_here", "run_ranks", "run_with"]
 
 TIMEOUT_S = 600
+WITHOUT_CPP = "import torch._inductor.config; torch._inductor.config.fallback_by_default = True\n"
+"""Before a script that is compiled: all but the C++ compiler, which takes most of the time. One test has it as well."""
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from practices.changed import needs_gpu, run_with
+from practices.changed import WITHOUT_CPP, needs_gpu, run_with
 from practices.evidence import measurement
 
 from vivace.errors import UserError
@@ -138,12 +137,11 @@ def test_with_bf16_the_second_computation_runs_in_bf16_too(plain: dict, tmp_path
     assert both["weight"] == bf16["weight"]
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler (g++)")
 @pytest.mark.parametrize("mode", ["compile", "compile=regional"])
 def test_with_compile_it_is_compiled_and_counts_each_batch_once(mode: str, plain: dict, tmp_path: Path):
     no_dropout = SCRIPT.replace("nn.Dropout(0.5)", "nn.Identity()").replace("SETUP", "")
     eager = run_with(no_dropout, [], tmp_path / "eager").printed
-    done = run_with(no_dropout, ["checkpointing", mode], tmp_path / "compiled")
+    done = run_with(WITHOUT_CPP + no_dropout, ["checkpointing", mode], tmp_path / "compiled")
     assert all(text.startswith("applied") for text in done.told.values()), done.told
     assert done.printed["losses"] == pytest.approx(eager["losses"], rel=1e-4)
     assert done.printed["mean"] == pytest.approx(eager["mean"], rel=1e-4)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS
+from forked.process import PYTHON
 from practices.changed import run_ranks
 from practices.evidence import measurement, spread
 
@@ -134,7 +134,7 @@ def trial(folder: Path, mode: str, *words: str):
     folder.mkdir()
     path = folder / "script.py"
     path.write_text(script(mode, 8))
-    command = [sys.executable, str(SCRIPTS / "two_ranks.py"), str(path)]
+    command = [PYTHON, str(SCRIPTS / "two_ranks.py"), str(path)]
     done = run_trial(command, words, folder / "run", TrialSettings(steps=14), lambda *_: None, lambda _: None)
     assert done.outcome == "ok", done.message
     assert done.measurement is not None
@@ -143,6 +143,7 @@ def trial(folder: Path, mode: str, *words: str):
 
 def test_a_measurement_counts_the_exchanges_and_sees_the_same_losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHON_EXEC", PYTHON)
     plain = trial(tmp_path / "plain", "carry")
     changed = trial(tmp_path / "changed", "carry", "ddp_no_sync")
     assert changed.trajectory == pytest.approx(plain.trajectory, rel=1e-5)
@@ -155,6 +156,7 @@ def test_a_measurement_counts_the_exchanges_and_sees_the_same_losses(tmp_path: P
 
 def test_a_script_that_does_it_itself_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHON_EXEC", PYTHON)
     record = trial(tmp_path / "own", "own", "ddp_no_sync")
     assert record.practices["ddp_no_sync"].text.startswith("the script chooses itself")
     assert find(record) is None

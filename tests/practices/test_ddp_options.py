@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 from conftest import SCRIPTS
+from forked.process import PYTHON
 from practices.changed import run_ranks
 from practices.evidence import measurement
 
@@ -98,8 +98,9 @@ def test_two_ranks_train_with_the_new_options_and_the_same_losses(tmp_path: Path
 
 def test_a_measurement_names_the_options_that_are_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHON_EXEC", PYTHON)
     (tmp_path / "train.py").write_text(RANKS.replace("range(10)", "range(200)"))
-    command = [sys.executable, str(SCRIPTS / "two_ranks.py"), str(tmp_path / "train.py")]
+    command = [PYTHON, str(SCRIPTS / "two_ranks.py"), str(tmp_path / "train.py")]
     settings = TrialSettings(steps=4)
     trial = run_trial(command, ["ddp_options"], tmp_path / "trial", settings, lambda *_: None, lambda _: None)
     assert trial.outcome == "ok", trial.message

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked.process import PYTHON
 
 from vivace.protocol.version import PROTOCOL
 
@@ -31,7 +31,7 @@ def with_another_vivace(folder: Path, protocol: int | None) -> list[str]:
         (package / "protocol" / "__init__.py").touch()
         (package / "protocol" / "version.py").write_text(f"PROTOCOL = {protocol}\n")
     (folder / "train.py").write_text(SCRIPT)
-    words = [sys.executable, str(folder / "train.py")]
+    words = [PYTHON, str(folder / "train.py")]
     return ["sh", "-c", f'PYTHONPATH="$PYTHONPATH:{folder / "site"}" exec {shlex.join(words)}']
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked.process import PYTHON
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -187,7 +187,7 @@ def test_controle_technique_of_a_killed_job(tmp_path: Path, capsys: pytest.Captu
 
 def test_the_scripts_own_log_is_read_whole(tmp_path: Path) -> None:
     flags = "--model resnet18 --image-size 32 -b 4 --num-workers 0 --dataset-size 20 --test --test-nsteps 3"
-    command = [sys.executable, str(SCRIPT), *flags.split()]
+    command = [PYTHON, str(SCRIPT), *flags.split()]
     result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True, env=ENVIRONMENT)
     log = read_log(result.stdout, result.stderr)
     assert (log.model, log.parameters, log.global_batch) == ("Resnet-18", 11_689_512, 4)
@@ -198,7 +198,7 @@ def test_the_scripts_own_log_is_read_whole(tmp_path: Path) -> None:
     assert log.load_mean_s == pytest.approx(sum(log.load_series_s[1:]) / 2)
     assert log.gpu_throughput == pytest.approx(4 / log.step_median_s)
     assert log.memory_bytes == 0
-    assert len(log.validations) == 1
+    assert log.validations == ()  # its few batches tell the time of a validation, not its result
     assert None not in (log.training_s, log.validation_s, log.epoch_s, log.forward_share)
     assert (log.out_of_memory, log.error) == (False, None)
 

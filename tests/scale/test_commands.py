@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from conftest import Done
+from forked.process import PYTHON
 
 SCRIPT = """
 import torch, torch.nn as nn
@@ -26,13 +26,13 @@ for epoch in range(50):
 
 def test_measure_on_ranks_counts_the_whole_batch_once(vivace: Callable[..., Done], tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
-    done = vivace("measure", "--ranks", "2", "--json", "--steps", "6", "--no-profile", "--", sys.executable, "train.py")
+    done = vivace("measure", "--ranks", "2", "--json", "--steps", "6", "--no-profile", "--", PYTHON, "train.py")
     record = done.record
     assert record["status"] == "complete", record["reason"]
     assert record["split"]
     assert record["practices"]["ddp"]["state"] == "applied"
     assert record["batch_size"] == record["global_batch_size"] == 10
-    assert record["origin"]["command"] == [sys.executable, "train.py"]
+    assert record["origin"]["command"] == [PYTHON, "train.py"]
     ranks = record["ranks"]
     assert [rank["rank"] for rank in ranks] == [0, 1]
     assert all(rank["phases_ms"]["communication"]["mean"] > 0 and rank["host_peak_gib"] > 0 for rank in ranks)

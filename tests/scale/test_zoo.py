@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import VIVACE, environment
+from forked.process import PYTHON
 
 ROOT = Path(__file__).parents[2]
 ZOO = Path(__file__).parent / "zoo"
@@ -22,7 +23,7 @@ _spec.loader.exec_module(equality)
 
 
 def run(folder: Path, script: str, *vivace: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ZOO / f"{script}.py")]
+    command = [PYTHON, str(ZOO / f"{script}.py")]
     words = [*VIVACE, "run", "--no-prove", *vivace, "--", *command] if vivace else command
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600, env=environment())
 
@@ -33,7 +34,7 @@ def run_all(folder: Path, scripts: tuple[str, ...], *vivace: str) -> subprocess.
     together = folder.with_suffix(".py")
     paths = [str(ZOO / f"{script}.py") for script in scripts]
     together.write_text(f"import runpy\nfor path in {paths!r}:\n    runpy.run_path(path, run_name='__main__')\n")
-    command = [sys.executable, str(together)]
+    command = [PYTHON, str(together)]
     words = [*VIVACE, "run", "--no-prove", *vivace, "--", *command] if vivace else command
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=900, env=environment())
 
@@ -88,7 +89,7 @@ def test_a_rank_that_dies_ends_the_others_with_a_sentence(tmp_path: Path):
         "    if step == 2 and os.environ['VIVACE_RANK'] == '1':\n"
         "        os.kill(os.getpid(), 9)\n"
     )
-    words = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
+    words = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--with", "ddp", "--", PYTHON, str(script)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 137
     assert "vivace: rank 1 ended with signal 9 (SIGKILL), and the others with it" in done.stderr
@@ -122,7 +123,7 @@ def test_ranks_share_chance_and_the_first_to_fail_is_named(tmp_path: Path):
 def test_a_script_that_is_distributed_already_is_left_alone(tmp_path: Path):
     script = tmp_path / "own.py"
     script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\n")
-    words = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--with", "ddp", "--", sys.executable, str(script)]
+    words = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--with", "ddp", "--", PYTHON, str(script)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
     assert done.returncode == 2
     assert "this script is distributed already" in done.stderr
@@ -142,7 +143,7 @@ def test_one_vivace_per_rank_as_a_job_starts_them(tmp_path: Path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [*VIVACE, "run", "--with", "ddp", "--", sys.executable, str(ZOO / "fgsm.py")]
+    words = [*VIVACE, "run", "--with", "ddp", "--", PYTHON, str(ZOO / "fgsm.py")]
     ranks = []
     for rank in range(2):
         own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}

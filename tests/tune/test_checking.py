@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from conftest import interrupted
+from forked.process import PYTHON
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -102,7 +103,7 @@ def test_a_command_that_does_not_train_says_so(vivace_here):
 
 
 def test_the_page_for_a_person_says_what_to_change(vivace_here):
-    script = (sys.executable, str(SCRIPTS / "slow_loader.py"))
+    script = (PYTHON, str(SCRIPTS / "slow_loader.py"))
     done = vivace_here("check", "--quiet", "--steps", "8", "--no-probes", "--", *script)
     assert "num_workers=" in done.out
     assert f"slow_loader.py:{line_of('DataLoader(Slow')}" in done.out

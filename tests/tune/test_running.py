@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import VIVACE, environment
+from forked.process import PYTHON
 from report.made import made_proof
 
 SCRIPTS = Path(__file__).parent / "scripts"
-TWO_LOADERS = (sys.executable, str(SCRIPTS / "two_loaders.py"))
-PLAIN = (sys.executable, str(SCRIPTS / "plain.py"))
+TWO_LOADERS = (PYTHON, str(SCRIPTS / "two_loaders.py"))
+PLAIN = (PYTHON, str(SCRIPTS / "plain.py"))
 
 
 def test_output_and_exit_code_are_the_commands_own(vivace):
@@ -144,7 +145,7 @@ def test_checkpoints_load_with_and_without(vivace_here, tmp_path: Path):
 
 
 def test_it_works_under_torchrun(vivace_here):
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    launcher = (PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     done = vivace_here("run", "--with", "bf16,fused_optimizer", "--", *launcher, str(SCRIPTS / "two_ranks.py"))
     assert done.code == 0, done.err
     assert "rank 0 dtype torch.float32" in done.out

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from forked.process import PYTHON
 from report.made import made_trial
 
 from vivace.tune import bench
@@ -15,7 +15,7 @@ from vivace.tune.tuning import Interrupted, Options, tune
 SCRIPTS = Path(__file__).parent / "scripts"
 OPTIONS = ("--steps", "8", "--rounds", "2", "--budget", "15")  # on a very busy machine it takes many minutes
 # 160 ms of loading for 5 ms of work: several workers make it several times as fast, however busy the machine is.
-SLOW_LOADER = (sys.executable, str(SCRIPTS / "slow_loader.py"), "--load-ms", "40", "--think-ms", "5")
+SLOW_LOADER = (PYTHON, str(SCRIPTS / "slow_loader.py"), "--load-ms", "40", "--think-ms", "5")
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_tune_finds_the_loader_proves_the_gain_and_goes_on_where_it_stopped(viva
 
     # And the winner can be run.
     run = vivace_here(
-        "run", "--with", f"@{folder}", "--", sys.executable, str(SCRIPTS / "plain.py"), "--exit", "3", cwd=tmp_path
+        "run", "--with", f"@{folder}", "--", PYTHON, str(SCRIPTS / "plain.py"), "--exit", "3", cwd=tmp_path
     )
     assert run.code == 3
 
@@ -62,7 +62,7 @@ def test_an_interrupted_tune_names_its_folder_not_the_newest(tmp_path: Path, mon
 
 
 def test_a_command_that_does_not_train_is_told_at_once(vivace):
-    done = vivace("tune", "--", sys.executable, str(SCRIPTS / "plain.py"), "--crash-at", "0")
+    done = vivace("tune", "--", PYTHON, str(SCRIPTS / "plain.py"), "--crash-at", "0")
     assert done.code == 2
     assert "does not train" in done.err
     assert "planted crash" in done.err
@@ -70,7 +70,7 @@ def test_a_command_that_does_not_train_is_told_at_once(vivace):
 
 
 def test_a_command_that_needs_longer_than_the_budget_for_its_first_steps_is_told(vivace_here):
-    command = (sys.executable, str(SCRIPTS / "plain.py"), "--hang-at", "2")
+    command = (PYTHON, str(SCRIPTS / "plain.py"), "--hang-at", "2")
     done = vivace_here("tune", "--budget", "0.1", "--", *command)
     assert done.code == 2
     assert "did not finish 20 steps" in done.err
