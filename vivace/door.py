@@ -21,12 +21,16 @@ def enter(text: str) -> Callable[[], None]:
         from vivace.practices.engine import entry
 
         entry.install(request)
+    elif request.entry is Entry.RATES:
+        from vivace.measure.inside import rate_test
+
+        rate_test.install(request)
     elif request.entry is Entry.MEASURING:
         from vivace.measure.inside import install
 
         install.install(request)
     _let_chaos_in()
-    if not request.measure:
+    if not request.measure and request.entry is not Entry.RATES:
         return _nothing
     from vivace.measure.inside.leaving import end_quickly
 

@@ -33,7 +33,7 @@ _COMMANDS = {
     "train": "train:train",
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app", "race": "race:race",
-    "hpo": "hpo:hpo", "chaos": "chaos:chaos",
+    "score": "score:score", "hpo": "hpo:hpo", "chaos": "chaos:chaos",
 }  # fmt: skip
 _START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race", "hpo", "chaos")
 

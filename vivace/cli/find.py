@@ -1,4 +1,4 @@
-"""``vivace find batch|loader -- COMMAND``: parse, call ``vivace.tune.finders``, print."""
+"""``vivace find batch|loader|lr -- COMMAND``: parse, call ``vivace.tune.finders``, print."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ from vivace.cli.runs import DEFAULT_RUNS, Output
 from vivace.cli.showing import embedded_example, print_record, shown
 from vivace.errors import ExitCode, UserError
 from vivace.measure.folder import name_of_command, new_run_folder
+from vivace.protocol.rates import RateTest
 from vivace.records.search import BatchSearch, LoaderSearch
+from vivace.report.rate_view import rate_view
 from vivace.report.search_view import batch_view, loader_view
 from vivace.tune.finders.asked import Asked, read_asked, write_asked
 from vivace.tune.finders.batch import find_batch
 from vivace.tune.finders.loader import find_loader
+from vivace.tune.finders.rate import AskedRate, find_rate
 from vivace.tune.finders.room import parse_gib
 from vivace.tune.folder_lock import held
 
 __all__ = ["find_app"]
 
 _DEMO_FLAG = "-b"
+_FEWEST_RATES = 20
 
 find_app = typer.Typer(
-    help="Find a batch size or a number of loader workers. Every answer is a setting that was run.",
+    help="Find a batch size, a number of loader workers or a learning rate. Every answer is a setting that was run.",
     no_args_is_help=True,
 )
 
@@ -129,6 +133,56 @@ def loader(
     else:
         asked = replace(_asked("loader", command, budget, steps, timeout), copy=copy_options(in_copy, link, keep_copy))
     _search(find_loader, loader_view, asked, resume, output, name, json, verbose)
+
+
+@find_app.command("lr", context_settings=TAKES_A_COMMAND, epilog=EXIT_CODES)
+def lr(
+    command: Command = None,
+    lowest: Annotated[float, typer.Option("--from", help="The first rate.")] = 1e-7,
+    highest: Annotated[float, typer.Option("--to", help="The last rate.")] = 10.0,
+    steps: Annotated[int, typer.Option(help="Rates to try, one optimizer step each.")] = 200,
+    timeout: Timeout = None,
+    output: Output = DEFAULT_RUNS,
+    name: Name = None,
+    in_copy: InCopy = False,
+    link: Link = None,
+    keep_copy: KeepCopy = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Find a learning rate with a range test: each optimizer step has a larger rate, and the loss after it is noted.
+
+    The rates are set from inside the process; the script is not edited, and its own schedule is overwritten. The run
+    ends after the last rate, or when the loss diverges. Every suggestion is a rate that was tried.
+
+    Examples:
+
+        vivace find lr -- python train.py
+
+        vivace find lr --from 1e-6 --to 1 --steps 500 -- python train.py -b 256
+    """
+    if not 0 < lowest < highest < float("inf"):
+        raise UserError(f"--from {lowest:g} --to {highest:g} is no range of rates", hint="--from 1e-7 --to 10")
+    if steps < _FEWEST_RATES:
+        raise UserError(f"--steps must be at least {_FEWEST_RATES}, not {steps}")
+    asked = AskedRate(
+        tuple(command or embedded_example()), RateTest(lowest, highest, steps), timeout,
+        copy_options(in_copy, link, keep_copy),
+    )  # fmt: skip
+    folder = new_run_folder(output, name or name_of_command(asked.command))
+    console = make_console(stderr=True, highlight=False)
+    console.print(f"  [dim]folder: {escape(str(folder))}[/]", soft_wrap=True)
+    with held(folder), shown(console, json, quiet=not verbose) as (sink, progress, _say):
+        search = find_rate(asked, folder, sink, progress)
+    if json:
+        print_record(search)
+    else:
+        make_console(highlight=False).print(rate_view(search), crop=False)
+    if search.interrupted:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    if not search.complete:
+        console.print(f"[bold yellow]vivace:[/] {escape(search.ended)}; give --steps fewer", soft_wrap=True)
+        raise typer.Exit(ExitCode.NOT_ENOUGH)
 
 
 def _asked(what: str, command: list[str] | None, budget: float | None, steps: int, timeout: float | None) -> Asked:

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from vivace.protocol.gpu_names import KnownGpu
+from vivace.protocol.rates import RateTest
 from vivace.protocol.text_enum import TextEnum
 from vivace.protocol.version import PROTOCOL, ProtocolError
 
@@ -23,6 +24,8 @@ class Entry(TextEnum):
     """The door is open, for what another variable asks (``protocol.chaos``)."""
     PRACTICES = "practices"
     """Practices, then measuring if it is asked for. Trials without any practice come this way too, to be alike."""
+    RATES = "rates"
+    """A learning-rate range test."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class ProcessRequest:
     alone would, where they can. ``known_gpus``: what the catalogue has peaks for, because
     the process cannot read it (Python has ``tomllib`` since 3.11 only). ``journal``: keep one, for a race.
     ``files_apart``: what the script writes goes to a folder of its own, and nowhere when it ends.
+    ``rate_test``: for that entry.
     """
 
     folder: str
@@ -52,6 +56,7 @@ class ProcessRequest:
     files_apart: bool = False
     known_gpus: tuple[KnownGpu, ...] = ()
     journal: bool = False
+    rate_test: RateTest | None = None
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
@@ -67,4 +72,5 @@ class ProcessRequest:
         fields["known_gpus"] = tuple(
             KnownGpu(**{name: tuple(values) for name, values in gpu.items()}) for gpu in fields["known_gpus"]
         )
+        fields["rate_test"] = RateTest(**fields["rate_test"]) if fields["rate_test"] is not None else None
         return cls(**fields)

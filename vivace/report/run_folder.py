@@ -14,13 +14,17 @@ from vivace.records.hpo import Hpo
 from vivace.records.measurement import Measurement
 from vivace.records.proof import Proof
 from vivace.records.race import Race
+from vivace.records.rates import RateSearch
 from vivace.records.run import Run
 from vivace.records.search import BatchSearch, LoaderSearch
 from vivace.records.trial import Trial
 
 __all__ = ["RunFolder", "latest_run", "read_run"]
 
-_RECORDS = ("proof.json", "findings.json", "measurement.json", "batch.json", "loader.json", "race.json", "hpo.json")
+_RECORDS = (
+    "proof.json", "findings.json", "measurement.json", "batch.json", "loader.json", "rates.json", "race.json",
+    "hpo.json",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class RunFolder:
     hpo: Hpo | None = None
     run: Run | None = None
     """Of a folder that holds nothing else: a training with practices."""
+    rates: RateSearch | None = None
     trials: tuple[Trial, ...] = ()
     """In the order in which they ran, as far as the proof tells it."""
     unreadable: tuple[str, ...] = ()
@@ -65,6 +70,7 @@ def read_run(folder: Path) -> RunFolder:
         measurement=Measurement.load(path) if (path := folder / "measurement.json").exists() else None,
         batch=BatchSearch.load(path) if (path := folder / "batch.json").exists() else None,
         loader=LoaderSearch.load(path) if (path := folder / "loader.json").exists() else None,
+        rates=RateSearch.load(path) if (path := folder / "rates.json").exists() else None,
         race=Race.load(path) if (path := folder / "race.json").exists() else None,
         hpo=Hpo.load(path) if (path := folder / "hpo.json").exists() else None,
         trials=trials,

@@ -13,6 +13,7 @@ from vivace.report.measurement_sections import measurement_sections, measurement
 from vivace.report.page import page
 from vivace.report.proof_sections import proof_sections, proof_title
 from vivace.report.race_sections import race_sections, race_title
+from vivace.report.rate_view import rate_sections, rate_title
 from vivace.report.rendering import render
 from vivace.report.run_folder import RunFolder
 from vivace.report.scaled import facts_lines
@@ -45,6 +46,8 @@ def run_page(run: RunFolder) -> str:
         return page(f"{race_title(run.race)} · {name}", race_sections(run.race, name))
     if run.hpo is not None:
         return page(f"{hpo_title(run.hpo)} · {name}", hpo_sections(run.hpo, name))
+    if run.rates is not None:
+        return page(f"{rate_title(run.rates)} · {name}", rate_sections(run.rates, name))
     assert run.measurement is not None  # read_run refuses a folder without records
     return page(f"{measurement_title(run.measurement)} · {name}", measurement_sections(run.measurement, name))
 

@@ -32,6 +32,11 @@ LINES = [
     ("| epoch   1 |   200/ 2983 batches | lr 20.00 | ms/batch 12.07 | loss  7.63 | ppl  2066.02", {"loss": 7.63}, 200, 1),
     # pytorch/examples, gcn and gat
     ("Epoch: 0020 (0.0123s) loss_train: 1.9 acc_train: 0.3 loss_val: 1.8 acc_val: 0.41", {"val acc": 0.41, "train loss": 1.9}, None, 20),
+    # pytorch/examples, vae, gcn's end, minGPT-ddp
+    ("====> Test set loss: 105.5312", {"test loss": 105.5312}, None, None),
+    ("====> Epoch: 3 Average loss: 110.2", {"loss": 110.2}, None, 3),
+    ("Test set results: loss 0.7012 accuracy 0.8150", {"test accuracy": 0.815, "test loss": 0.7012}, None, None),
+    ("[RANK0] Epoch 2 | Iter 100 | Eval Loss 1.20345", {"val_loss": 1.20345}, 100, 2),
     # PyTorch's tutorials
     ("Accuracy of the network on the 10000 test images: 54 %", {"accuracy": 0.54, "test accuracy": 0.54}, None, None),
     ("[1,  2000] loss: 2.205", {"loss": 2.205}, None, None),

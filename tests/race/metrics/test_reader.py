@@ -53,6 +53,16 @@ def test_of_the_same_name_on_other_lines_one_can_be_chosen_in_quotes():
     assert values_of(reader_of("test acc1"), *map(str.strip, IMAGENET)) == [2.02]
 
 
+def test_a_value_that_is_only_repeated_is_no_second_metric():
+    """makemore."""
+    lines = (
+        "step 500 train loss: 2.1 test loss: 2.2", "test loss 2.2 is the best so far, saving model to out/model.pt",
+        "step 1000 train loss: 2.0 test loss: 2.3", "step 1500 train loss: 1.9 test loss: 2.0",
+        "test loss 2.0 is the best so far, saving model to out/model.pt",
+    )  # fmt: skip
+    assert values_of(reader_of("test loss"), *lines) == [2.2, 2.3, 2.0]
+
+
 def test_a_doubtful_name_ends_a_long_run_before_its_end():
     reader = reader_of("loss")
     assert [reader.read_line(line, at_s) for line, at_s in (("val loss 1", 0.0), ("train loss 1", 5.0))][1] is None

@@ -36,6 +36,8 @@ class _Seen:
     pair: Pair
     text: str
     count: int = 0
+    only_repeats: bool = True
+    """Every value was the last one of the same name on another kind of line: "test loss 2.2 is the best so far"."""
 
 
 class MetricReader:
@@ -103,6 +105,12 @@ class MetricReader:
         if key in self._seen or len(self._seen) < _MOST_NAMES:
             self._new_names |= key not in self._seen
             seen = self._seen.setdefault(key, _Seen(pair, text))
+            others = [
+                other.pair.value
+                for (name, kind), other in self._seen.items()
+                if name == pair.name and kind != pair.kind
+            ]
+            seen.only_repeats = seen.only_repeats and pair.value in others
             seen.pair, seen.text, seen.count = pair, text, seen.count + 1
 
     def _follow(self, at_s: float) -> None:
@@ -119,6 +127,8 @@ class MetricReader:
         else:
             names = choose(self.wanted.name, [name for name, _kind in self._seen])
             keys = [key for key in self._seen if key[0] in names]
+        telling = [key for key in keys if not self._seen[key].only_repeats]
+        keys = telling or keys
         if self.last is not None and self._followed is not None and self._followed not in keys:
             keys.append(self._followed)  # a name that fits better comes too late: readings of the other were given out
         return keys
