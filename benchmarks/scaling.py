@@ -60,7 +60,8 @@ def planned_bytes(layout: Layout) -> float:
     site = machine_for("dgx-a100").machine
     links = replace(
         site.links, intra_gb_s=1e-9 / BYTE_S, intra_fraction=1.0, intra_kind="switch", intra_latency_us=0.0,
-        intra_latency_us_per_gpu=0.0,
+        intra_latency_us_per_gpu=0.0, inter_gb_s=1e-9 / BYTE_S, inter_fraction=1.0, inter_latency_us=0.0,
+        inter_latency_us_per_hop=0.0,
     )  # fmt: skip
     fast = tuple((name, 1e12) for name, _ in site.gpu.peak_tflops)
     machine = replace(site, links=links, gpu=replace(site.gpu, peak_tflops=fast, hbm_gb_s=1e15))
