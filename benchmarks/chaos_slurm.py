@@ -20,6 +20,7 @@ import sys
 import threading
 import traceback
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,13 +48,14 @@ SHAPES = {  # and how often each is drawn: a start costs seconds of a core for e
 NODES = 7  # the last one for jobs that are preempted
 
 
-def random_plan(number: int, seed: int, site: Site, only: str) -> Plan:
+def random_plan(number: int, site: Site, asked: argparse.Namespace) -> Plan:
     """A job of a random shape with four to eight faults. Some are tried again after a crash, some are not."""
-    dice = random.Random(f"{seed}-{number}")
+    dice = random.Random(f"{asked.seed}-{number}")
+    shapes = shapes_of(asked)
     possible: list[Fault] = []
     while not possible:
-        (shape,) = dice.choices(list(SHAPES), list(SHAPES.values()))
-        possible = [fault for fault in faults_for(shape.launcher, site.real_disks) if only in fault.name]
+        (shape,) = dice.choices(list(shapes), list(shapes.values()))
+        possible = [fault for fault in faults_for(shape.launcher, site.real_disks) if asked.only in fault.name]
     faults = _drawn(dice, possible, dice.randint(4, 8))
     options = ["--time=30:00"]
     if not any(NO_REQUEUE in fault.options for fault in faults):
@@ -77,10 +79,14 @@ def reference_of(shape: Shape) -> Shape:
     return shape if shape.launcher is Launcher.SPLIT else Shape(Launcher.SRUN, shape.ranks)
 
 
-def references(site: Site) -> dict[Shape, Reference]:
+def shapes_of(asked: argparse.Namespace) -> dict[Shape, int]:
+    return {shape: weight for shape, weight in SHAPES.items() if asked.launcher in shape.launcher.value}
+
+
+def references(site: Site, shapes: Iterable[Shape]) -> dict[Shape, Reference]:
     """Undisturbed trainings, one after the other."""
     found = {}
-    for shape in dict.fromkeys(map(reference_of, SHAPES)):
+    for shape in dict.fromkeys(map(reference_of, shapes)):
         training = Training(site.bench(0), "reference", shape, step_s=0.0)
         training.send()
         wait(f"the reference of {shape}", lambda job=training.job: site.state(job) in FINAL)  # type: ignore[misc]
@@ -97,7 +103,7 @@ class Crew:
 
     def __init__(self, site: Site, table: Table, asked: argparse.Namespace) -> None:
         self.site, self.table, self.asked = site, table, asked
-        self.references = references(site)
+        self.references = references(site, shapes_of(asked))
         self.clock = Clock(asked.minutes)
         self.numbers = iter(range(10**6))
         self.hits: queue.Queue[Hit] = queue.Queue()
@@ -107,7 +113,7 @@ class Crew:
     def work(self, disk: int) -> None:
         while self.count < self.asked.faults and self.clock.left_s() > 0:
             with self.lock:
-                plan = random_plan(next(self.numbers), self.asked.seed, self.site, self.asked.only)
+                plan = random_plan(next(self.numbers), self.site, self.asked)
             try:
                 for hit in run_trial(self.site, disk, plan, self.references[reference_of(plan.shape)]):
                     self._write(hit)
@@ -148,6 +154,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=40.0, help="No new trial begins after that.")
     parser.add_argument("--only", default="", help="Faults whose name holds this.")
+    parser.add_argument("--launcher", default="", help="Launchers whose name holds this.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--keep", default="", help="Folder for the files of trials that break a law.")
     parser.add_argument("--list", action="store_true", help="Print the faults.")

@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-@pytest.mark.parametrize("module", ["vivace.cli.app", "typer", "vivace.cli.measure"])
+@pytest.mark.parametrize("module", ["vivace.errors", "vivace.cli.app", "typer", "vivace.cli.measure"])
 def test_ctrl_c_during_the_imports(tmp_path: Path, module: str):
     (tmp_path / "sitecustomize.py").write_text(PRESSES_CTRL_C)
     path = os.pathsep.join([str(tmp_path), environment().get("PYTHONPATH", "")])

@@ -5,9 +5,10 @@ Importing it is free: nothing heavy (torch, pydantic) is loaded until a name is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers know the name; typing itself takes a while to import, and Ctrl-C may come
 if TYPE_CHECKING:
+    from typing import Any
+
     from vivace.measure.chronometer import Chronometer as Chronometer
 
 __all__ = ["Chronometer", "__version__"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from vivace.errors import ExitCode
-
 __all__ = ["main"]
 
 
@@ -15,7 +13,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+        sys.exit(130)  # ExitCode.INTERRUPTED, which may not be imported yet
 
 
 if __name__ == "__main__":

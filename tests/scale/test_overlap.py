@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scale.two_ranks import on_two_ranks
+from scale.two_ranks import on_ranks, on_two_ranks
 
 from vivace.scale import overlap as overlapping
 from vivace.scale.gradients import Gradients
@@ -68,3 +68,32 @@ def test_buckets_are_sent_while_the_pass_runs_and_once_for_passes_that_accumulat
     (each_pass, accumulating), other = on_two_ranks(work)
     assert [each_pass, accumulating] == other
     assert each_pass == accumulating == 2 * 2  # two steps are learned from; then two buckets of 40 bytes or more
+
+
+def test_every_step_sums_in_the_same_order_so_that_a_resumed_training_has_the_same_bits():
+    """The first steps of a start are not sent early, and from three ranks on the place of a number in its bucket
+    decides in which order it is summed. Each step here has the gradients of the first."""
+
+    def work(group: Group) -> Any:
+        overlapping._FIRST_BUCKET_BYTES = overlapping._BUCKET_BYTES = 500
+        seen = []
+        for _ in range(2):  # two starts
+            gradients = Gradients(group)
+            parameters = [torch.nn.Parameter(torch.ones(37 + 11 * number)) for number in range(PARAMETERS)]
+            gradients.add(parameters)
+            for _ in range(4):
+                generator = torch.Generator().manual_seed(group.rank)
+                terms = [(each * torch.randn(each.shape, generator=generator)).sum() for each in parameters]
+                used = terms if group.rank else terms[:-1]  # no row of rank 0 reaches the last one
+                gradients.overlap.begin()
+                torch.stack(used).sum().backward()
+                gradients.overlap.end()
+                gradients.average()
+                seen.append([each.grad.tolist() for each in parameters if each.grad is not None])
+                for parameter in parameters:
+                    parameter.grad = None
+        return [seen, gradients.overlap.sent_early]
+
+    for seen, sent_early in on_ranks(4, work):
+        assert sent_early
+        assert all(step == seen[0] for step in seen)

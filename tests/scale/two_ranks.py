@@ -1,4 +1,4 @@
-"""Two ranks in forked processes, for tests: torch is imported once."""
+"""Two ranks or more in forked processes, for tests: torch is imported once."""
 
 from __future__ import annotations
 
@@ -16,24 +16,28 @@ import torch
 from vivace.scale.group import Group
 from vivace.scale.place import ScalePlace
 
-__all__ = ["on_two_ranks"]
+__all__ = ["on_ranks", "on_two_ranks"]
 
 
 def on_two_ranks(work: Callable[[Group], Any]) -> list[Any]:
+    return on_ranks(2, work)
+
+
+def on_ranks(world: int, work: Callable[[Group], Any]) -> list[Any]:
     """What ``work`` returns on each of them, through JSON. They meet by a file."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         children = []
-        for rank in range(2):
+        for rank in range(world):
             child = os.fork()
             if child == 0:
                 try:
-                    answer = work(Group(ScalePlace(rank, 2, f"file:{folder}")))
+                    answer = work(Group(ScalePlace(rank, world, f"file:{folder}")))
                     Path(folder, f"answer-{rank}").write_text(json.dumps(answer))
                     os._exit(0)
                 except BaseException:
                     traceback.print_exc(file=sys.__stderr__)
                     os._exit(1)
             children.append(child)
-        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
-        return [json.loads(Path(folder, f"answer-{rank}").read_text()) for rank in range(2)]
+        assert [os.waitpid(child, 0)[1] for child in children] == [0] * world
+        return [json.loads(Path(folder, f"answer-{rank}").read_text()) for rank in range(world)]

@@ -87,15 +87,19 @@ class Gradients:
         changed, gone, stale = (flags[start : start + count] for start in (0, count, 2 * count))
         wanted = [number for number in range(count) if changed[number] and not gone[number]]
         done = self.overlap.take(sent, {number for number in wanted if not stale[number]})
-        chosen = (parameters[number] for number in wanted if number not in done)
-        self._average([each for each in chosen if each is not None])
+        rest = {number: each for number in wanted if number not in done and (each := parameters[number]) is not None}
+        _fill(rest.values())
+        # Summed in the buckets in which they are sent early the next time: a number's place in its bucket decides the
+        # order of its sum, and a training that is started again would else have other bits.
+        for bucket in self.overlap.buckets_of(wanted):
+            if all(number in rest for number in bucket):
+                self._average([rest.pop(number) for number in bucket])
+        self._average(list(rest.values()))
         self._note(each for number in done if (each := parameters[number]) is not None)
         self.overlap.learn(wanted, disturbed=any(stale))
 
     def _average(self, chosen: list[torch.Tensor]) -> None:
-        for parameter in chosen:
-            if parameter.grad is None:  # no row of this rank reached it
-                parameter.grad = torch.zeros_like(parameter)
+        _fill(chosen)
         for bucket in _buckets(chosen) if self.group.world > 1 else ():
             self._average_bucket(bucket)
         self._note(chosen)
@@ -198,6 +202,12 @@ class Gradients:
 
 def _gone() -> None:
     """As a reference to a tensor that is gone."""
+
+
+def _fill(parameters: Iterable[torch.Tensor]) -> None:
+    for parameter in parameters:
+        if parameter.grad is None:  # no row of this rank reached it
+            parameter.grad = torch.zeros_like(parameter)
 
 
 def _dense(parameter: torch.Tensor) -> torch.Tensor:

@@ -176,17 +176,23 @@ class Overlap:
         self._sent = []
         return done
 
+    def buckets_of(self, changed: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """In which they are sent early once that has been learned; none where there is nothing to learn."""
+        kind = (self._passes, tuple(changed))
+        if kind not in self._plans and self.wanted and changed and len(self._plans) < _MOST_KINDS:
+            self._plans[kind] = self._planned(kind)
+        plan = self._plans.get(kind)
+        return () if plan is None else plan.buckets
+
     def learn(self, changed: Sequence[int], disturbed: bool) -> None:
-        """After a read, with what all ranks know. ``disturbed``: gradients changed after they were sent."""
+        """After a read and ``buckets_of``, with what all ranks know. ``disturbed``: some changed after they went."""
         kind = (self._passes, tuple(changed))
         self._passes, self._plan = 0, None
         if not self.wanted or not changed:
             return
-        if disturbed or len(self._plans) >= _MOST_KINDS:
-            self.wanted, self._plans = False, {}
+        if disturbed or kind not in self._plans:  # too many kinds; the buckets that are known stay as they are
+            self.wanted = False
             return
-        if kind not in self._plans:
-            self._plans[kind] = self._planned(kind)
         if self._kind is not None:
             self._next[self._kind] = kind
         self._kind = kind

@@ -163,6 +163,8 @@ class _Trial:
     def _strike(self, planned: Planned) -> Hit:
         training, began_s = self.training, time.monotonic()
         lives, done = len(training.lives()), training.ranks_done()
+        if planned.fault.expect is Expect.UNTOUCHED:  # what still imports and then begins was not started again
+            lives = max(lives, 1)
         hit = Hit(self.plan, planned.fault.name, training.job, self.last_step(), training.saved_step())
         with planned.fault.happens(Strike(self.site, training, self.dice)):
             untrue_words = self._untrue_in_silence() if planned.fault.silences else self._untrue()
