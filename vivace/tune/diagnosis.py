@@ -107,7 +107,7 @@ def likely_of(saved: Saved | None, worth: float, step_ms: float) -> tuple[float,
 
 def together(findings: Sequence[Finding], measurement: Measurement, unexplained_ms: float = 0.0) -> float:
     """Upper bound of all findings at once. What none takes away is the arithmetic at the device's peak, and the time
-    that no finding explains."""
+    that no finding explains. Where bounds compete for more time than a step has, they say no more than the largest."""
     if not findings or measurement.step_ms is None:
         return 1.0
     step_ms = measurement.step_ms.mean
@@ -117,6 +117,8 @@ def together(findings: Sequence[Finding], measurement: Measurement, unexplained_
         _worth_at_peak([f.practice for f in findings], measurement),
     )
     single = max(finding.worth for finding in findings)
+    if saved >= _LARGEST_SHARE * step_ms:
+        return single
     return max(single, bound if peak is None else min(bound, peak))
 
 
@@ -139,6 +141,7 @@ def _saved_together(saved_ms: Sequence[tuple[Finding, float, float]], measuremen
     """Milliseconds of a step, from what each finding saves of the GPU's idle time and of the rest. A step waits, or the
     GPU is idle, or it computes: fixes of the same part compete for it, and of number types one is taken."""
     parts = _parts(measurement)
+    saved_ms = [_by_part(finding, idle, rest, parts) for finding, idle, rest in saved_ms]
     saved = min(parts["idle"], max(idle for _, idle, _ in saved_ms))
     chosen = _without_lesser_types([finding for finding, _, _ in saved_ms])
     for part in ("waiting", "computing"):
@@ -148,6 +151,14 @@ def _saved_together(saved_ms: Sequence[tuple[Finding, float, float]], measuremen
                 left *= 1 - min(1.0, rest / parts[part])
         saved += parts[part] * (1 - left)
     return saved
+
+
+def _by_part(finding: Finding, idle: float, rest: float, parts: dict[str, float]) -> tuple[Finding, float, float]:
+    """More than the GPU computes is time of the host: it is spent while the GPU is idle, and while it computes."""
+    if _part_of(finding) != "computing" or rest <= parts["computing"]:
+        return finding, idle, rest
+    while_idle = rest * parts["idle"] / (parts["idle"] + parts["computing"])
+    return finding, idle + while_idle, rest - while_idle
 
 
 def _parts(m: Measurement) -> dict[str, float]:
