@@ -29,11 +29,11 @@ system:
 	@sh tests/launch/install_slurm.sh
 	@sh tests/report/install_chromium.sh
 
-# Three workers on two cores: many tests wait for Slurm or for a process to end; worksteal keeps all busy to the end.
+# Four workers on two cores: many tests wait for Slurm or for a process to end; worksteal keeps all busy to the end.
 # Tests start many real processes: what fails on a busy machine runs once more, alone. A test that fails twice has failed.
 unit: install system
 	@rm -rf .pytest_cache/v/cache/lastfailed
-	$(BIN)/python -m pytest -n 3 --dist worksteal --durations=25 || $(MAKE) --no-print-directory again
+	$(BIN)/python -m pytest -n 4 --dist worksteal --durations=25 || $(MAKE) --no-print-directory again
 
 again:
 	@echo "The tests that failed above run once more, one at a time."

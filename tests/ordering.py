@@ -1,8 +1,8 @@
 """The order of the tests on several workers: each gets as much slow work as the others, and begins with it.
 
-``pytest -n 3 --dist worksteal`` gives each worker the same number of neighbouring tests. In the order of the files one
+``pytest -n 4 --dist worksteal`` gives each worker the same number of neighbouring tests. In the order of the files one
 of them gets nearly all that is slow, and the last slow test may begin when the others are done. ``durations.csv`` holds
-what slow tests took (roughly: only the order matters); ``pytest -n 3 --record-durations`` writes it. Of others, the
+what slow tests took (roughly: only the order matters); ``pytest -n 4 --record-durations`` writes it. Of others, the
 fixtures tell.
 """
 
