@@ -108,3 +108,33 @@ def test_named_ranks_are_those_given(ranks: set[int]):
     spans = [[int(end) for end in span.split("-")] for span in words.split(", ")]
     assert {rank for span in spans for rank in range(span[0], span[-1] + 1)} == ranks
     assert all(later[0] > earlier[-1] + 1 for earlier, later in itertools.pairwise(spans))
+
+
+LATE = """
+import os, time, torch, torch.distributed as dist
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo", os.environ["MEETING"], rank=rank, world_size=2)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(1000):
+    if rank == LATE:
+        time.sleep(0.2)
+    model(torch.ones(4, 8)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_the_wait_for_a_late_rank_is_told_whichever_rank_it_is(vivace: Callable, tmp_path: Path):
+    """Rank 0 alone would say that nearly nothing is communication in one run, and nearly all of it in the other."""
+    for late in (0, 1):
+        script = tmp_path / f"late{late}.py"
+        script.write_text(LATE.replace("LATE", str(late)))
+        options = ("--json", "--steps", "6", "--no-profile", "--no-flops")
+        command = [PYTHON, str(SCRIPTS / "two_ranks.py"), str(script)]
+        record = vivace("measure", *options, "--", *command, PYTHON_EXEC=PYTHON).record
+        spent = [rank["phases_ms"]["communication"]["median"] for rank in record["ranks"]]
+        assert spent[1 - late] > spent[late]
+        of_ranks = [rank["phases_ms"]["communication"]["mean"] for rank in record["ranks"]]
+        assert record["phases_ms"]["communication"]["mean"] == pytest.approx(sum(of_ranks) / 2, rel=1e-3)
+        assert 0 < record["waiting_for_ranks_ms"] < record["phases_ms"]["communication"]["mean"]
