@@ -39,8 +39,11 @@ def test_two_processes_equal_one(kind: str):
     base = with_changes(BASE, KINDS[kind])
     layouts = {
         "gpt-2": ("dp2,mb2", "fs2", "fs2,zero1", "fs2,zero2,mb2", "tp2", "pp2,gpipe", "cp2"),
-        "llama": ("dp2,mb4,recompute-full", "fs2,recompute-selective", "tp2,nosp", "pp2,v2,zbv", "pp2,zb1p", "cp2,mb4"),
-    }[kind]
+        "llama": (
+            "dp2,mb4,recompute-full", "fs2,recompute-selective", "tp2,nosp", "pp2,v2,zbv", "pp2,zb1p",
+            "cp2,mb4,recompute-selective",
+        ),
+    }[kind]  # fmt: skip
     alone = outcomes(1, [on(base, "mb8")])[0]
     assert max(alone.norms) > 0.5  # clipping is at work
     for layout, found in zip(layouts, outcomes(2, [on(base, layout) for layout in layouts]), strict=True):

@@ -6,6 +6,7 @@ ranks the same (as Llama 3 does it). torch's own ``context_parallel`` knows CUDA
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.bias import causal_lower_right
+from torch.utils._python_dispatch import _disable_current_modes
 
 from vivace.parallel.blocks import blocks_of
 
@@ -60,11 +62,21 @@ class ContextAttention(nn.Module):
                     queries,
                     keys[:, :, :end],
                     values[:, :, :end],
-                    attn_mask=causal_lower_right(part, end),
+                    attn_mask=_seen(part, end),
                     enable_gqa=grouped,
                 )
             )
         return torch.cat(attended, dim=2)
+
+
+@functools.lru_cache(maxsize=64)
+def _seen(queries: int, keys: int) -> Tensor:
+    """The last ``queries`` of ``keys`` tokens see what is before them. Kernels for this need no mask in memory.
+
+    Made outside of selective checkpointing, which cannot see a tensor subclass being born.
+    """
+    with _disable_current_modes():
+        return causal_lower_right(queries, keys)
 
 
 class _Gather(torch.autograd.Function):
