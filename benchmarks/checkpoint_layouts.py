@@ -1,7 +1,7 @@
 """``vivace train`` killed at random moments, and moved from layout to layout: how far are its losses from those of one
 undisturbed process?
 
-    python benchmarks/checkpoint_layouts.py [--kills 12] [--seed 1]
+    python benchmarks/checkpoint_layouts.py [--kills 12] [--seed 1] [--part kills|layouts]
 
 A small GPT in fp64, up to four gloo ranks, all forked from this process, saving every 2 steps in the background. First
 kills on one layout (the losses must be the same, bit for bit), then a chain of layouts, each told to stop by SIGTERM
@@ -48,7 +48,8 @@ CHAIN = ("fs4,mb2", "dp2,tp2,mb4", "tp2,mb8", "pp2,mb2", "fs2,tp2,mb4", "dp2,pp2
 
 
 def start(layout: str, folder: Path, blow: int | None, at: int = 0, after_s: float | None = None) -> bool:
-    """True when it ended well. ``blow``: a signal to one rank, before step ``at`` or after so many seconds."""
+    """True when it ended well. ``blow``: a signal to one rank, before step ``at``; with ``after_s``: so many seconds
+    after the step ``at`` of this start began, whatever the rank is doing then."""
     where = f"checkpoints.folder={folder / 'checkpoints'}"
     settings = with_changes(TrainSettings(layout=parse_layout(layout)), (*SMALL, where))
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,16 +58,21 @@ def start(layout: str, folder: Path, blow: int | None, at: int = 0, after_s: flo
     def work() -> None:
         take = Training.take_step
 
+        taken = 0
+
         def struck(training: Training):
-            if blow is not None and after_s is None and training.step == at and dist.get_rank() == victim:
-                os.kill(os.getpid(), blow)
+            nonlocal taken
+            due = taken if after_s is not None else training.step
+            taken += 1
+            if blow is not None and due == at and dist.get_rank() == victim:
+                timer = threading.Timer(after_s or 0.0, os.kill, (os.getpid(), blow))
+                timer.daemon = True
+                timer.start()
+                if after_s is None:
+                    timer.join()
             return take(training)
 
         Training.take_step = struck  # type: ignore[method-assign]
-        if blow is not None and after_s is not None and dist.get_rank() == victim:
-            timer = threading.Timer(after_s, os.kill, (os.getpid(), blow))
-            timer.daemon = True
-            timer.start()
         loop.train(settings, folder if dist.get_rank() == 0 else None, TrainCheckpoints(settings))
 
     try:
@@ -92,15 +98,15 @@ def kills(table: Table, count: int, seed: int, folder: Path) -> None:
     killed, number, done = folder / "killed", 0, False
     while not done:
         before, saved = len(rows(killed)), scan(killed / "checkpoints").marked
-        after_s = dice.uniform(0.05, 1.5) if number < count else None
-        done = start(layout, killed, signal.SIGKILL if after_s else None, after_s=after_s)
+        after_s, at = dice.uniform(0.0, 0.3), dice.randrange(0, 8)
+        done = start(layout, killed, signal.SIGKILL if number < count else None, at, after_s)
         made = rows(killed)[before:]
         table.add(
             part="kills",
             start=number,
             layout=layout,
             ranks=2,
-            fault="" if done else f"SIGKILL after {after_s:.2f} s",
+            fault="" if done else f"SIGKILL {1000 * after_s:.0f} ms after its step {at + 1} began",
             first_step=made[0][0] if made else "",
             last_step=made[-1][0] if made else "",
             resumed_from=saved[0].step if saved else 0,
@@ -137,12 +143,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--part", choices=["kills", "layouts"], help="only this one, added to the table")
     asked = parser.parse_args()
-    RESULTS.unlink(missing_ok=True)
+    if asked.part is None:
+        RESULTS.unlink(missing_ok=True)
     table = Table(RESULTS, FIELDS, hardware("cpu"))
     with tempfile.TemporaryDirectory() as folder:
-        kills(table, asked.kills, asked.seed, Path(folder, "kills"))
-        chain(table, Path(folder, "layouts"))
+        if asked.part != "layouts":
+            kills(table, asked.kills, asked.seed, Path(folder, "kills"))
+        if asked.part != "kills":
+            chain(table, Path(folder, "layouts"))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BOOTSTRAP = ROOT / "vivace" / "measure" / "bootstrap" / "sitecustomize.py"
-# The bootstrap calls the door, which imports practices by their names; scripts import the last three themselves.
+# The bootstrap calls the door, which imports practices by their names; scripts import the last four themselves.
 ENTRIES = (
     "vivace.door",
     *(f"vivace.practices.{path.stem}" for path in (ROOT / "vivace" / "practices").glob("*.py")),
     "vivace.preemption",
     "vivace.checkpoint",
+    "vivace.checkpoint.safetensors",
     "vivace.distributed",
 )
 

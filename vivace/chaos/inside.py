@@ -23,6 +23,7 @@ from vivace.protocol.rank import rank_and_world
 
 __all__ = ["install"]
 
+_BELIEVED = 3
 _LONGEST_WAIT_S = 10.0
 _ROOM = 4096  # what a file may have at most, on a disk that plays full
 
@@ -46,6 +47,7 @@ class _Striker:
         self.step = 0
         self.counted: int | None = None
         self.backward_at: float | None = None
+        self.seen_backward, self.without_backward = False, 0
         self.slow_left = 0
         self.poison = False
         self.limit: tuple[int, int] | None = None
@@ -57,6 +59,7 @@ class _Striker:
 
     def before_backward(self, tensors: Any) -> Any:
         self.backward_at = self.backward_at or time.time()  # the first of a step
+        self.seen_backward = True
         if not self.poison:
             return tensors
         self.poison = False
@@ -67,6 +70,8 @@ class _Striker:
 
     def after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """The first optimizer that steps counts: a GAN has two."""
+        if not self._is_of_a_training():
+            return
         self.counted = self.counted or id(optimizer)
         if self.counted != id(optimizer):
             return
@@ -79,6 +84,14 @@ class _Striker:
         if self.slow_left:
             self.slow_left -= 1
             time.sleep(self.order.delay_s)
+
+    def _is_of_a_training(self) -> bool:
+        """DCP makes a step without a backward, to create the optimizer's state before it loads it. A training whose
+        gradients come in another way is believed at its third step."""
+        if self.backward_at is not None:
+            return True
+        self.without_backward += 1
+        return not self.seen_backward and self.without_backward >= _BELIEVED
 
     def _is_due(self) -> bool:
         order = self.order

@@ -1,0 +1,102 @@
+"""``vivace chaos`` with every fault on four kinds of jobs: what happens, when it is noticed, what is lost.
+
+    python benchmarks/chaos_faults.py [--only TEXT] [--missing]
+
+Jobs: a plain script that saves with ``torch.save``; the loop of ``vivace train`` on two ranks with checkpoints; and, as
+whole commands, ``vivace train``, ``examples/preemptible.py`` under torchrun (DDP, two ranks) and a plain script under
+``vivace run --ranks 2``. The first two are forked from a process that has torch in memory. Writes
+``results/chaos_faults.csv``, a row for each. Times are those of this machine as it was: see ``load_average``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+
+from conftest import environment  # noqa: E402
+from forked.here import vivace_here  # noqa: E402
+
+from benchmarks.rows import Table, hardware, say  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results" / "chaos_faults.csv"
+FIELDS = (
+    "job", "fault", "outcome", "detected_by", "detected_s", "detected_line", "ended_s", "exit_codes", "steps",
+    "steps_lost", "steps_lost_from", "straggler_rank", "straggler_ms", "notes", "load_average", "hardware", "torch",
+)  # fmt: skip
+FAULTS = ("kill", "stop", "slow", "nan", "disk-full", "bit-rot")
+PYTHON = sys.executable
+PLAIN = str(ROOT / "tests" / "chaos" / "scripts" / "plain.py")
+SIZES = ("data.seq_len=8", "sizes.layers=2", "sizes.hidden=16", "sizes.vocab=32", "log_every=1", "steps=40")
+TRAIN = [word for size in (*SIZES, "checkpoints.every_steps=5") for word in ("--set", size)]
+JOBS = {
+    "plain script": [PYTHON, PLAIN],
+    "torchrun, DDP": [
+        PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+        str(ROOT / "examples" / "preemptible.py"), "--steps", "40", "--save-steps", "5", "--checkpoint",
+        "saved/last.pt",
+    ],
+    "loop of vivace train": [PYTHON, str(ROOT / "benchmarks" / "chaos_train.py"), "saved"],
+    "vivace train": [PYTHON, "-m", "vivace", "train", "gpt", "--layout", "dp2", "--checkpoints", "saved", *TRAIN],
+    "vivace run --ranks 2": [PYTHON, "-m", "vivace", "run", "--ranks", "2", "--with", "ddp", "--", PYTHON, PLAIN],
+}  # fmt: skip
+PATIENCE_S, TIMEOUT_S = 150, 900
+
+
+def one(job: str, fault: str, table: Table) -> None:
+    rank = "0" if job == "plain script" else "1"
+    options = ["--rank", rank, "--step", "13", "--seed", "1", "--delay", "1", "--slow-steps", "5"]
+    if fault == "disk-full":
+        options[1] = "0"  # the first rank saves
+    with tempfile.TemporaryDirectory() as folder:
+        if fault == "bit-rot":
+            Path(folder, "saved").mkdir()
+            options += ["--folder", "saved" if "saved" in " ".join(JOBS[job]) else "."]
+        words = ["chaos", "--json", "-q", "--fault", fault, *options]
+        words += ["--patience", str(PATIENCE_S), "--timeout", str(TIMEOUT_S), "--", *JOBS[job]]
+        load = os.getloadavg()[0]
+        done = vivace_here(words, Path(folder), environment(KINETO_LOG_LEVEL="99", PYTHONUNBUFFERED="1"))
+        if not done.stdout:
+            say(done.stderr)
+            table.add(job=job, fault=fault, outcome="failed", notes=done.stderr.strip()[-200:])
+            return
+        record = json.loads(done.stdout)
+        straggler = record["straggler"] or {}
+        table.add(
+            **{name: record[name] for name in FIELDS if name in record and name not in ("job", "notes")},
+            job=job,
+            exit_codes=" ".join(str(life["exit_code"]) for life in record["lives"]),
+            steps=" ".join(str(life["steps"]) for life in record["lives"]),
+            straggler_rank=straggler.get("rank", ""),
+            straggler_ms=straggler.get("late_ms", ""),
+            notes=" ".join(record["notes"]),
+            load_average=load,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--missing", action="store_true", help="only what the table does not have yet")
+    asked = parser.parse_args()
+    if not asked.only and not asked.missing:
+        RESULTS.unlink(missing_ok=True)
+    table, had = Table(RESULTS, FIELDS, hardware("cpu")), set()
+    if asked.missing and RESULTS.exists():
+        with RESULTS.open() as file:
+            had = {(row["job"], row["fault"]) for row in csv.DictReader(file) if row["outcome"] != "failed"}
+    for job in ("plain script", "loop of vivace train", "torchrun, DDP", "vivace train", "vivace run --ranks 2"):
+        for fault in FAULTS:
+            if asked.only in f"{job} {fault}" and (job, fault) not in had:
+                one(job, fault, table)
+
+
+if __name__ == "__main__":
+    main()
