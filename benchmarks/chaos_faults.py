@@ -14,6 +14,7 @@ import argparse
 import csv
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -68,6 +69,7 @@ def one(job: str, fault: str, table: Table) -> None:
             table.add(job=job, fault=fault, outcome="failed", notes=done.stderr.strip()[-200:])
             return
         record = json.loads(done.stdout)
+        record["detected_line"] = _without_places(record["detected_line"] or "", folder)
         straggler = record["straggler"] or {}
         table.add(
             **{name: record[name] for name in FIELDS if name in record and name not in ("job", "notes")},
@@ -79,6 +81,10 @@ def one(job: str, fault: str, table: Table) -> None:
             notes=" ".join(record["notes"]),
             load_average=load,
         )
+
+
+def _without_places(line: str, folder: str) -> str:
+    return re.sub(r"\(\S+, process \d+\)", "(host, process)", line).replace(folder, "…")
 
 
 def main() -> None:

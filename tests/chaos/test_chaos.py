@@ -84,7 +84,7 @@ def test_a_flipped_bit_in_a_plain_file_is_not(chaos: Callable[..., Chaos]):
 
 def test_a_slow_rank_is_named(chaos: Callable[..., Chaos]):
     options = ("--rank", "1", "--step", "4", "--delay", "0.3", "--slow-steps", "4")
-    found = chaos("slow", *options, command=python("ranks.py", "8"))
+    found = chaos("slow", *options, command=python("ranks.py", "20"))
     assert (found.outcome, found.detected_by) == ("unnoticed", "nobody")
     assert found.straggler is not None
     assert found.straggler.rank == 1

@@ -6,6 +6,7 @@ Standard library and torch only, Python 3.9.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import resource
 import signal
@@ -23,6 +24,10 @@ from vivace.protocol.rank import rank_and_world
 
 __all__ = ["install"]
 
+_MEETINGS = (
+    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "reduce_scatter_tensor", "broadcast",
+    "broadcast_object_list", "all_to_all_single", "barrier", "send", "recv", "batch_isend_irecv",
+)  # fmt: skip
 _BELIEVED = 3
 _LONGEST_WAIT_S = 10.0
 _ROOM = 4096  # what a file may have at most, on a disk that plays full
@@ -38,7 +43,27 @@ def install(text: str) -> None:
         return backward(striker.before_backward(tensors), *more, **options)
 
     torch.autograd.backward = watched
+    _watch_meetings(striker)
     os.register_at_fork(after_in_child=striker.spare)
+
+
+def _watch_meetings(striker: _Striker) -> None:
+    """Where a rank first waits for the others in a step shows who comes late."""
+    import torch.distributed as dist
+
+    for name in _MEETINGS if dist.is_available() else ():
+        function = getattr(dist, name, None)
+        if function is not None:
+            setattr(dist, name, _noted(function, striker))
+
+
+def _noted(function: Callable[..., Any], striker: _Striker) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def noted(*args: Any, **options: Any) -> Any:
+        striker.arrive()
+        return function(*args, **options)
+
+    return noted
 
 
 class _Striker:
@@ -46,7 +71,8 @@ class _Striker:
         self.order = order
         self.step = 0
         self.counted: int | None = None
-        self.backward_at: float | None = None
+        self.arrived_at: float | None = None
+        self.backward = False
         self.seen_backward, self.without_backward = False, 0
         self.slow_left = 0
         self.poison = False
@@ -57,9 +83,13 @@ class _Striker:
         if self.limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, self.limit)
 
+    def arrive(self) -> None:
+        """The first time in a step."""
+        self.arrived_at = self.arrived_at or time.time()
+
     def before_backward(self, tensors: Any) -> Any:
-        self.backward_at = self.backward_at or time.time()  # the first of a step
-        self.seen_backward = True
+        self.arrive()
+        self.backward = self.seen_backward = True
         if not self.poison:
             return tensors
         self.poison = False
@@ -77,8 +107,8 @@ class _Striker:
             return
         self.step += 1
         with self._room():
-            tell(self.order.folder, Told.STEP, self.step, self.backward_at)
-        self.backward_at = None
+            tell(self.order.folder, Told.STEP, self.step, self.arrived_at)
+        self.arrived_at, self.backward = None, False
         if self._is_due():
             self._strike()
         if self.slow_left:
@@ -88,7 +118,7 @@ class _Striker:
     def _is_of_a_training(self) -> bool:
         """DCP makes a step without a backward, to create the optimizer's state before it loads it. A training whose
         gradients come in another way is believed at its third step."""
-        if self.backward_at is not None:
+        if self.backward:
             return True
         self.without_backward += 1
         return not self.seen_backward and self.without_backward >= _BELIEVED

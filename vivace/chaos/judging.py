@@ -27,13 +27,16 @@ def judge(
     rotten: str | None,
     folder: Path,
     filled: bool,
+    slow_steps: int,
 ) -> Chaos:
     first = lives[0]
     at = first.lines.fault_at
     report = first.reports.fault()
     noticed = _noticed(first)
     lost, source = _lost(lives) if at is not None else (None, None)
-    straggler = straggler_of(first.reports.steps(), at) if at is not None and fault is Fault.SLOW else None
+    straggler = None
+    if fault is Fault.SLOW and report is not None:
+        straggler = straggler_of(first.reports.steps(), range(report.step + 1, report.step + 1 + slow_steps))
     return Chaos(
         command=safe_command(command),
         fault=fault.value,

@@ -124,6 +124,7 @@ def _watch(
         last = max(fault_at or 0.0, lived.reports.last_step_at() or 0.0)
         lived.timed_out = timeout_s is not None and past_s > timeout_s
         if lived.timed_out or (fault_at is not None and time.time() - last > patience_s):
+            lived.lines.closed = True
             end_tree(process)
             return True
     return False

@@ -78,7 +78,9 @@ def run_chaos(request: ChaosRequest, sink: Sink, on_step: Callable[[int], None])
     while _struck(lives[0]) and lives[-1].exit_code != 0 and len(lives) <= restarts:
         again = ChaosOrder(folder=str(folder / f"life-{len(lives)}"))
         lives.append(_life(request, again, sink, on_step, None))
-    record = judge(request.command, request.fault, request.rank, step, lives, rotten, folder, fill is not None)
+    record = judge(
+        request.command, request.fault, request.rank, step, lives, rotten, folder, fill is not None, request.slow_steps
+    )
     record.save(folder / RECORD)
     return record
 

@@ -77,6 +77,8 @@ class Lines:
     first_step: int | None = None
     last_step: int | None = None
     last_step_before_fault: int | None = None
+    closed: bool = False
+    """vivace is ending the job: what it says now is about that."""
     _shapes: set[str] = field(default_factory=set)
     _candidates: list[Trouble] = field(default_factory=list)
 
@@ -92,7 +94,7 @@ class Lines:
         known = shape in self._shapes and not re.search(r"\bnan\b", line, re.IGNORECASE)
         if len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(shape)
-        if not known and _TROUBLE.search(line):
+        if not known and not self.closed and _TROUBLE.search(line):
             self._candidates.append(Trouble(line.strip()[:_LONGEST], now))
             self._settle()
 
@@ -106,16 +108,17 @@ class Lines:
             self.trouble = next((one for one in self._candidates if one.at >= self.fault_at), None)
 
 
-def straggler_of(steps: Sequence[ChaosReport], since: float) -> tuple[int, float, float] | None:
-    """(rank, how much later it begins its backwards than the first one, the same of the slowest other rank), in ms.
+def straggler_of(steps: Sequence[ChaosReport], among: range) -> tuple[int, float, float] | None:
+    """(rank, how much later it arrives where ranks meet than the first one, the same of the slowest other rank), in ms.
 
     In a training of several ranks all steps take the same time: who makes the others wait shows where they do not wait
-    for each other yet. By the clock of one machine; None with fewer than two ranks, or when nobody called ``backward``.
+    for each other yet. Only steps ``among`` these count. By the clock of one machine; None with fewer than two ranks,
+    or when nobody called ``backward``.
     """
     by_step: dict[int, dict[int, float]] = {}
     for report in steps:
-        if report.backward_at is not None and report.backward_at >= since:
-            by_step.setdefault(report.step, {})[report.rank] = report.backward_at
+        if report.arrived_at is not None and report.step in among:
+            by_step.setdefault(report.step, {})[report.rank] = report.arrived_at
     ranks = sorted({report.rank for report in steps})
     whole = [times for times in by_step.values() if len(times) == len(ranks)]
     if len(ranks) < 2 or not whole:

@@ -73,14 +73,15 @@ class ChaosOrder:
 
 @dataclass(frozen=True)
 class ChaosReport:
-    """One line. Times are those of ``time.time``; ``backward_at``: when the backward of this step began."""
+    """One line. Times are those of ``time.time``; ``arrived_at``: when, in this step, its backward began or it
+    first met the others (a collective)."""
 
     told: Told
     rank: int
     pid: int
     step: int
     at: float
-    backward_at: float | None = None
+    arrived_at: float | None = None
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
@@ -95,10 +96,10 @@ class ChaosReport:
             raise ValueError(f"not a report: {error}") from None
 
 
-def tell(folder: str, told: Told, step: int, backward_at: float | None = None) -> None:
+def tell(folder: str, told: Told, step: int, arrived_at: float | None = None) -> None:
     """Append a line to this process's file. What cannot be written is not said: the job comes first."""
     rank = rank_and_world()[0]
-    report = ChaosReport(told, rank, os.getpid(), step, time.time(), backward_at)
+    report = ChaosReport(told, rank, os.getpid(), step, time.time(), arrived_at)
     path = os.path.join(folder, REPORTS.replace("*", f"{rank}-{os.getpid()}"))
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

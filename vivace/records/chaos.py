@@ -26,7 +26,7 @@ class JobLife(Part):
 
 class Straggler(Part):
     rank: int
-    late_ms: float = Field(description="median, at the beginning of the backward, behind the first rank")
+    late_ms: float = Field(description="median, where ranks first meet in a step, behind the first rank")
     others_late_ms: float = Field(description="of the slowest of the other ranks")
 
 
