@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vivace.hpo.asked import Asked, PrunerName, SamplerName, write_asked
 from vivace.hpo.ledger import Ledger, Part
-from vivace.hpo.outcome import counts
+from vivace.hpo.outcome import WORKER, counts
 from vivace.hpo.space import Real
 from vivace.hpo.summary import summarize
 from vivace.hpo.team import Team
@@ -38,7 +38,7 @@ class Chaos:
 def run_chaos(
     folder: Path, trials: int, workers: int, kills: int, command_s: float, seed: int, storage: str | None = None
 ) -> Chaos:
-    """``kills``: so many workers are killed, one at a time, at random moments after they have begun to work."""
+    """``kills``: so many workers are killed, one at a time, at random moments of their trials."""
     notes = folder / "notes.txt"
     asked = Asked(
         name="chaos",
@@ -55,14 +55,25 @@ def run_chaos(
     team = Team(folder, asked, [], os.cpu_count() or 1)
     with team.at_work():
         while team.is_at_work:
-            holders = [identity.pid for identity in ledger.leases.workers().values() if identity.pid in team.pids]
-            if done < kills and holders:
-                time.sleep(random_.uniform(0, 0.3))
-                os.kill(random_.choice(holders), signal.SIGKILL)
+            busy = _busy(ledger, team)
+            if done < kills * min(1.0, (_ended(ledger) + 1) / trials) and busy:  # spread over the whole study
+                time.sleep(random_.uniform(0, 2 * command_s))
+                os.kill(random_.choice(busy), signal.SIGKILL)
                 done += 1
             time.sleep(0.05)
             team.look()
     return Chaos(summarize(ledger), done, _runs(notes), time.monotonic() - began)
+
+
+def _busy(ledger: Ledger, team: Team) -> list[int]:
+    """Workers that have a trial; by the time that one is killed, it may have closed it or asked for the next."""
+    workers = ledger.leases.workers()
+    names = [trial.user_attrs.get(WORKER) for trial in ledger.trials(Part.SEARCH) if trial.state.name == "RUNNING"]
+    return [workers[name].pid for name in names if name in workers and workers[name].pid in team.pids]
+
+
+def _ended(ledger: Ledger) -> int:
+    return sum(trial.state.is_finished() for trial in ledger.trials(Part.SEARCH))
 
 
 def check_laws(chaos: Chaos, folder: Path, trials: int) -> None:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
-from conftest import Done, interrupted
+from conftest import Done, environment, interrupted
 from hpo.conftest import SCRIPTS
 
 from vivace.errors import ExitCode
+from vivace.hpo.asked import Asked
+from vivace.hpo.ledger import Ledger, Part
+from vivace.hpo.space import Real, Whole
+from vivace.hpo.summary import summarize
+from vivace.hpo.worker import work
+from vivace.preemption import EXIT_INTERRUPTED
 
 PYTHON = (sys.executable, "-IS")
 HIMMELBLAU = (*PYTHON, str(SCRIPTS / "himmelblau.py"), "{x}", "{y}")
@@ -98,6 +106,41 @@ def test_a_study_whose_command_is_wrong_stops_soon_and_says_why(vivace: Callable
     done = vivace("hpo", *SPACE, "--trials", "40", "--", *PYTHON, str(SCRIPTS / "moody.py"), "crash", "{x}", "{y}")
     assert done.code == ExitCode.NOTHING
     assert "the first 5 trials all failed; the last one: exit code 1: out of coffee" in done.err
+
+
+def test_a_slurm_worker_that_is_warned_of_its_time_limit_gives_its_trial_back_and_asks_to_be_requeued(
+    asked: Callable[..., Asked], tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    command = (*PYTHON, str(SCRIPTS / "counted.py"), str(notes), "{x}{y}", str(tmp_path / "never"))
+    made = asked(command=command, reals=(Real("x", 1, 2),), wholes=(Whole("y", 1, 9),), trials=1)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "vivace", "hpo", "--join", str(tmp_path)],
+        env=environment(SLURM_JOB_ID="18", SLURM_ARRAY_JOB_ID="17", SLURM_ARRAY_TASK_ID="3"),
+    )
+    while not notes.is_file():
+        assert worker.poll() is None
+        time.sleep(0.05)
+    (lease,) = (tmp_path / "workers").glob("*.json")
+    assert json.loads(lease.read_text())["job"] == {"id": "17_3", "restart": 0}
+    worker.send_signal(signal.SIGUSR1)
+    assert worker.wait() == EXIT_INTERRUPTED
+    states = [trial.state.name for trial in Ledger(tmp_path, made).trials(Part.SEARCH)]
+    assert states == ["FAIL", "WAITING"]
+    assert not lease.exists()
+
+
+def test_practices_ride_along(asked: Callable[..., Asked], tmp_path: Path) -> None:
+    """As ``vivace run --with`` passes them: the request for the process is in its environment."""
+    code = (
+        "import os, sys; print('val_loss', len(sys.argv[1]) if 'channels_last' in os.environ['VIVACE_INSIDE'] else 'x')"
+    )
+    made = asked(command=(*PYTHON, "-c", code, "{x}{y}"), practices=("channels_last",), trials=1)
+    ledger = Ledger(tmp_path, made)
+    work(tmp_path)
+    record = summarize(ledger)
+    assert [one.state for one in record.trials] == ["complete"]
+    assert " -m vivace run --with channels_last -- " in record.best_command
 
 
 def test_neither_the_command_nor_its_workers_import_torch() -> None:

@@ -13,9 +13,11 @@ from vivace.hpo.template import Template
 from vivace.race.targets import Goal
 from vivace.tune.options_file import read_options, write_options
 
-__all__ = ["FILE", "Asked", "PrunerName", "SamplerName", "TakenValue", "read_asked", "write_asked"]
+__all__ = ["FILE", "UNBOUNDED_TRIALS", "Asked", "PrunerName", "SamplerName", "TakenValue", "read_asked", "write_asked"]
 
 FILE = "study.json"
+UNBOUNDED_TRIALS = 100_000
+"""Where a budget alone ends the study."""
 
 
 class SamplerName(StrEnum):

@@ -15,7 +15,7 @@ from vivace.errors import UserError
 from vivace.hardware.cgroups import own_limits
 from vivace.hardware.cpu import read_cpu
 from vivace.hardware.gpu import read_gpus
-from vivace.hpo.asked import Asked, PrunerName, SamplerName, TakenValue
+from vivace.hpo.asked import UNBOUNDED_TRIALS, Asked, PrunerName, SamplerName, TakenValue
 from vivace.hpo.budget import Budget, BudgetUnit
 from vivace.hpo.energy import counters
 from vivace.hpo.engine import check_sampler
@@ -30,7 +30,6 @@ from vivace.tune.running import read_words
 __all__ = ["Given", "Here", "ask", "resumed"]
 
 _DEFAULT_TRIALS = 50
-_UNBOUNDED_TRIALS = 100_000  # where a budget ends the study
 _DEFAULT_SEEDS = 5
 
 
@@ -76,7 +75,7 @@ class Here:
     def notes_before(self, asked: Asked) -> list[str]:
         """What is going to happen, and what it may cost."""
         space = asked.space
-        at_most = "" if asked.trials >= _UNBOUNDED_TRIALS else f"at most {asked.trials} trials, "
+        at_most = "" if asked.trials >= UNBOUNDED_TRIALS else f"at most {asked.trials} trials, "
         budget = f"budget {asked.budget}, " if asked.budget is not None else ""
         lines = [f"{budget}{at_most}{asked.workers} at a time, sampler {asked.sampler}, pruner {asked.pruner}"]
         if asked.confirm_seeds:
@@ -125,7 +124,7 @@ def ask(given: Given, command: Sequence[str], name: str, cwd: Path, here: Here) 
         metric_files=given.metric_files,
         practices=read_words(given.practices),
         storage=_without_password(given.storage),
-        trials=_UNBOUNDED_TRIALS if given.budget is not None else _DEFAULT_TRIALS,
+        trials=UNBOUNDED_TRIALS if given.budget is not None else _DEFAULT_TRIALS,
     )
     if given.sampler is SamplerName.GRID:
         asked = replace(asked, trials=space.grid_size)

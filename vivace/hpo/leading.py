@@ -42,8 +42,7 @@ def lead(folder: Path, asked: Asked, gpus: Sequence[str], cores: int, show: Show
     try:
         with _signals_as_ctrl_c(), team.at_work():
             while team.is_at_work:
-                show(patiently(summarize, ledger))
-                time.sleep(_LOOK_S)
+                _look(ledger, show)
                 for line in team.look():
                     say(line)
             show(patiently(summarize, ledger))
@@ -68,13 +67,19 @@ def lead_in_slurm(folder: Path, asked: Asked, show: Show, say: Say) -> Hpo:
     try:
         with _signals_as_ctrl_c():
             while not ledger.is_complete() and ledger.failed() is None and array.is_active():
-                show(patiently(summarize, ledger))
-                time.sleep(_LOOK_S)
+                _look(ledger, show)
             show(patiently(summarize, ledger))
     except KeyboardInterrupt:
         jobs = ", ".join(asked.jobs)
         raise Interrupted(finish(ledger, folder, f"the workers of job {jobs} go on without this window")) from None
     return _finished(ledger, folder)
+
+
+def _look(ledger: Ledger, show: Show) -> None:
+    """And a pause, ten times as long as the look took: large studies are looked at less often."""
+    began = time.monotonic()
+    show(patiently(summarize, ledger))
+    time.sleep(max(_LOOK_S, 10 * (time.monotonic() - began)))
 
 
 def _begin(folder: Path, asked: Asked) -> Ledger:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vivace.files import write_text_atomically
-from vivace.hpo.asked import Asked
+from vivace.hpo.asked import UNBOUNDED_TRIALS, Asked
 from vivace.hpo.confirming import confirmation_of
 from vivace.hpo.ledger import Ledger, Part
 from vivace.hpo.outcome import RETRY_OF, Ended, counts, outcome_of, values_of
@@ -50,8 +50,9 @@ def summarize(ledger: Ledger, ended: str = "", importance: bool = False, notes: 
         seed=asked.seed,
         workers=asked.workers,
         practices=asked.practices,
-        asked_trials=asked.trials,
+        asked_trials=asked.trials if asked.trials < UNBOUNDED_TRIALS else None,
         budget=str(asked.budget) if asked.budget is not None else None,
+        budget_used=spent.of(asked.budget.unit) / asked.budget.amount if asked.budget is not None else None,
         trials=tuple(_trial(asked, trial, trials) for trial in trials if counts(trial)),
         given_back=sum(_is_given_back(trial) for part in Part for trial in ledger.trials(part)),
         best=best.number if best is not None else None,

@@ -6,13 +6,14 @@ command ends all of them.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from dataclasses import replace
 from pathlib import Path
 
 from vivace.errors import UserError
-from vivace.hpo.asked import Asked, TakenValue
+from vivace.hpo.asked import Asked, PrunerName, TakenValue
 from vivace.hpo.energy import EnergyMeter
 from vivace.hpo.engine import make_pruner
 from vivace.hpo.identity import me
@@ -28,7 +29,7 @@ from vivace.race.metrics.readings import Problem, Reading
 from vivace.race.watching import EndedBy, MetricSource, Watch, Watched, watch
 from vivace.records.base import last_line
 
-__all__ = ["folder_of", "run_trial", "texts_of"]
+__all__ = ["folder_of", "report", "run_trial", "texts_of"]
 
 _LOOK_AT_BUDGET_S = 2.0
 _LOG_TAIL = 4096
@@ -44,6 +45,16 @@ def texts_of(asked: Asked, values: Values, number: int, seed: int | None, folder
     """What stands in the command for each of its placeholders."""
     own = {"trial": str(number), "seed": str(asked.seed + (seed or 0)), "folder": str(folder.absolute())}
     return {**own, **asked.space.texts(values)}
+
+
+def report(claimed: Claimed, pruner: PrunerName, step: int, value: float) -> bool:
+    """Tell the study a reading; whether the trial is not worth going on."""
+    claimed.trial.report(value, step)
+    length = full_length(claimed.study.get_trials(deepcopy=False))
+    if not may_prune(pruner, step, length):
+        return False
+    claimed.study.pruner = make_pruner(pruner, length)
+    return claimed.trial.should_prune()
 
 
 def run_trial(ledger: Ledger, claimed: Claimed, worker: str, stop: threading.Event) -> Outcome:
@@ -71,7 +82,7 @@ class _Running:
             timeout_s=self.asked.trial_limit_s,
         )
         self.steps = 0
-        self.pruned = self.taken_away = self.out_of_budget = False
+        self.out_of_budget = False
         self.looked_at = 0.0
 
     def to_its_end(self) -> Outcome:
@@ -96,16 +107,10 @@ class _Running:
     def _reported(self, value: float) -> bool:
         from optuna.exceptions import UpdateFinishedTrialError
 
-        trial, study = self.claimed.trial, self.claimed.study
         try:
-            trial.report(value, self.steps)
-            length = full_length(study.get_trials(deepcopy=False))
-            if may_prune(self.asked.pruner, self.steps, length):
-                study.pruner = make_pruner(self.asked.pruner, length)
-                self.pruned = trial.should_prune()
-        except UpdateFinishedTrialError:
-            self.taken_away = True
-        return self.pruned or self.taken_away
+            return report(self.claimed, self.asked.pruner, self.steps, value)
+        except UpdateFinishedTrialError:  # it was silent too long, and another worker has it
+            return True
 
     def _poll(self, seconds: float) -> bool:
         if self.asked.budget is None or seconds - self.looked_at < _LOOK_AT_BUDGET_S:
@@ -144,10 +149,8 @@ class _Running:
         """As Optuna's samplers know it: a trial that ended with NaN is among the worst."""
         from optuna.exceptions import UpdateFinishedTrialError
 
-        try:
-            self.claimed.trial.report(math.nan, self.steps + 1)
-        except UpdateFinishedTrialError:
-            self.taken_away = True
+        with contextlib.suppress(UpdateFinishedTrialError):
+            patiently(self.claimed.trial.report, math.nan, self.steps + 1)
 
     def _last_words(self) -> str:
         """Of the command: what it wrote last to stderr, or else to stdout."""

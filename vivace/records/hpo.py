@@ -76,8 +76,9 @@ class Hpo(Record):
     seed: int
     workers: int
     practices: tuple[str, ...] = ()
-    asked_trials: int
+    asked_trials: int | None = Field(None, description="None: as many as the budget allows")
     budget: str | None = None
+    budget_used: float | None = Field(None, description="share of the budget; the confirmation is part of it")
     trials: tuple[HpoTrial, ...]
     given_back: int = Field(0, description="trials of workers that were killed or stopped; each was queued again")
     best: int | None = Field(None, description="number of the best trial that came to its end")

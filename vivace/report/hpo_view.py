@@ -35,20 +35,28 @@ def ended_trials(record: Hpo) -> list[HpoTrial]:
 
 
 def eta_s(record: Hpo) -> float | None:
-    """By what trials took so far, all workers busy; None until one has ended. The confirmation is not in it."""
-    took = [one.seconds for one in ended_trials(record) if one.seconds]
-    left = record.asked_trials - len(ended_trials(record))
-    return statistics.fmean(took) * left / record.workers if took and left > 0 else None
+    """By what trials took so far, all workers busy, and by the budget; None until one has ended."""
+    ended = ended_trials(record)
+    took = [one.seconds for one in ended if one.seconds]
+    if not took:
+        return None
+    found = []
+    if record.asked_trials is not None:
+        found.append(statistics.fmean(took) * max(0, record.asked_trials - len(ended)) / record.workers)
+    if record.budget_used:
+        found.append(record.wall_s * max(0.0, 1 / record.budget_used - 1))
+    return min(found, default=None)
 
 
 def hpo_live(record: Hpo) -> RenderableType:
     """The state of things in a few lines."""
-    head = Text(f"{len(ended_trials(record))} of {record.asked_trials} trials", style="bold")
+    of = f" of {record.asked_trials}" if record.asked_trials is not None else ""
+    head = Text(f"{len(ended_trials(record))}{of} trials", style="bold")
     head.append(_counts(record), style="dim")
-    if (left := eta_s(record)) is not None:
+    if left := eta_s(record):
         head.append(f" · about {duration(left)} left", style="dim")
-    if record.budget is not None:
-        head.append(f" · budget {record.budget}, {duration(record.wall_s)} so far", style="dim")
+    if record.budget_used is not None:
+        head.append(f" · {100 * record.budget_used:.0f} % of {record.budget}", style="dim")
     parts: list[RenderableType] = [head]
     if (best := best_trial(record)) is not None:
         parts.append(Text(f"best so far: {record.metric} {plain(best.metric)} ({_values(best)})", style="green"))
@@ -124,7 +132,7 @@ def _verdict(record: Hpo, confirmed: Confirmation, own: str) -> tuple[str, str]:
     assert compared is not None
     gain, half = (-compared.mean if record.direction == "min" else compared.mean), (compared.high - compared.low) / 2
     base = abs(statistics.fmean(confirmed.baseline.metric))
-    share = f" ({100 * gain / base:.2g} % ± {100 * half / base:.2g})" if base > 0 and math.isfinite(base) else ""
+    share = f" ({plain(100 * gain / base, 2)} % ± {plain(100 * half / base, 2)})" if base > 0 and math.isfinite(base) else ""
     figure = f"{plain(abs(gain))} ± {plain(half)}"
     if gain - half > 0:
         return f"better than {own} by {figure}{share}", "bold green"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from vivace.report.charts.points import side
+
 __all__ = ["Axis", "parallel"]
 
 _SIZE = 1000
@@ -35,8 +37,8 @@ def parallel(axes: Sequence[Axis], lines: Sequence[tuple[Sequence[float], str]],
         corners = " ".join(f"{x:.1f},{_SIZE * (1 - at):.1f}" for x, at in zip(places, positions, strict=True))
         drawn.append(Markup('<polyline class="{}" points="{}"/>').format(style, corners))
     names = [
-        Markup('<span style="left:{:.2f}%"><b>{}</b><br>{}<br>{}</span>').format(
-            place / 10, axis.name, f"↑ {axis.ends[1]}", f"↓ {axis.ends[0]}"
+        Markup('<span class="{}" style="left:{:.2f}%"><b>{}</b><br>{}<br>{}</span>').format(
+            side(place / _SIZE), place / 10, axis.name, f"↑ {axis.ends[1]}", f"↓ {axis.ends[0]}"
         )
         for place, axis in zip(places, axes, strict=True)
     ]

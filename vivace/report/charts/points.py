@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from vivace.report.charts.curves import ticks_over
 
-__all__ = ["Point", "points"]
+__all__ = ["Point", "points", "side"]
 
 _MOST_POINTS = 2000
 
@@ -55,7 +55,7 @@ def points(
     ]
     figures = [Markup('<span style="top:{:.2f}%">{}</span>').format(y(tick), f"{tick:,.6g}") for tick in ticks]
     names = [
-        Markup('<span class="{}" style="left:{:.2f}%">{}</span>').format(_side(at), 100 * at, text)
+        Markup('<span class="{}" style="left:{:.2f}%">{}</span>').format(side(at), 100 * at, text)
         for at, text in _apart(sorted(below))
     ]
     return Markup(
@@ -86,8 +86,8 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _side(at: float) -> str:
-    """Names at the ends stay within the chart."""
+def side(at: float) -> str:
+    """How a name below lies at its place: those at the ends stay within the chart."""
     return "start" if at < 0.05 else "end" if at > 0.95 else "middle"
 
 
