@@ -37,7 +37,12 @@ def test_fewer_than_two_pairs_give_no_interval() -> None:
     [
         ((1.0, 1.25, 0.5), (2.0, 2.0, 2.0), "min", "better than your defaults by 1.083 ± 0.9486 (54 % ± 47)"),
         ((1.0, 1.2, 0.9), (2.0, 2.1, 1.9), "max", "worse than your defaults by 0.9667 ± 0.1434: keep those"),
-        ((1.0, 2.0, 3.0), (2.0, 1.0, 3.5), "min", "not shown to be better than your defaults: 0.1667 ± 2.586 (7.7 % ± 119)"),
+        (
+            (1.0, 2.0, 3.0),
+            (2.0, 1.0, 3.5),
+            "min",
+            "not shown to be better than your defaults: 0.1667 ± 2.586 (7.7 % ± 119)",
+        ),
     ],
 )
 def test_the_sentence_follows_from_the_interval(

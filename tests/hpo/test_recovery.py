@@ -46,6 +46,7 @@ def test_the_trial_of_a_killed_worker_is_run_by_the_next_one(asked: Callable[...
     first, second = ledger.trials(Part.SEARCH)
     assert (counts(first), counts(second)) == (False, True)
     assert ledger.is_complete()
+    assert list(ledger.leases.workers()) == [me().token]  # the lease of the dead is gone
 
 
 def test_a_worker_that_was_only_slow_cannot_close_what_it_lost(asked: Callable[..., Asked], tmp_path: Path) -> None:

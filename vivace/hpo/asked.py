@@ -76,11 +76,17 @@ class Asked:
     metric_files: tuple[str, ...] = ()
     practices: tuple[str, ...] = ()
     storage: str | None = None
+    study: str = ""
+    """Its name in a database that others use too; else ``name``."""
     slurm: str | None = None
     forgiven: int = 0
     """Trials before this number no longer decide whether the command seems to be wrong: the user resumed."""
     jobs: tuple[str, ...] = ()
     """Slurm jobs that were sent for this study."""
+
+    @property
+    def study_name(self) -> str:
+        return self.study or self.name
 
     @property
     def parameters(self) -> list[Parameter]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -124,6 +125,7 @@ def ask(given: Given, command: Sequence[str], name: str, cwd: Path, here: Here) 
         metric_files=given.metric_files,
         practices=read_words(given.practices),
         storage=_without_password(given.storage),
+        study=f"{name}-{secrets.token_hex(4)}" if given.storage is not None else name,
         trials=UNBOUNDED_TRIALS if given.budget is not None else _DEFAULT_TRIALS,
     )
     if given.sampler is SamplerName.GRID:

@@ -92,8 +92,8 @@ class Ledger:
         self._lock = FileLock(folder / _LOCK, _LOCK_GRACE_S)
         self._storage = open_storage(folder, asked.storage)
         self._distributions = distributions(asked.space)
-        self.search = open_study(self._storage, asked.name, asked)
-        self.confirmation = open_study(self._storage, f"{asked.name}{CONFIRMATION}", asked)
+        self.search = open_study(self._storage, asked.study_name, asked)
+        self.confirmation = open_study(self._storage, f"{asked.study_name}{CONFIRMATION}", asked)
 
     def begin(self) -> None:
         """Queue what is known from the start: the user's own values first, or the points of a grid."""

@@ -37,6 +37,8 @@ def recover(study: Study, leases: Leases) -> int:
         outcome = _outcome(trial, worker, leases)
         given_back += outcome.ended is Ended.GIVEN_BACK
         close(study, trial, outcome)
+        if worker is not None:
+            leases.forget(worker)
     queue_successors(study)
     return given_back
 

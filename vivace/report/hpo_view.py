@@ -132,7 +132,11 @@ def _verdict(record: Hpo, confirmed: Confirmation, own: str) -> tuple[str, str]:
     assert compared is not None
     gain, half = (-compared.mean if record.direction == "min" else compared.mean), (compared.high - compared.low) / 2
     base = abs(statistics.fmean(confirmed.baseline.metric))
-    share = f" ({plain(100 * gain / base, 2)} % ± {plain(100 * half / base, 2)})" if base > 0 and math.isfinite(base) else ""
+    share = (
+        f" ({plain(100 * gain / base, 2)} % ± {plain(100 * half / base, 2)})"
+        if base > 0 and math.isfinite(base)
+        else ""
+    )
     figure = f"{plain(abs(gain))} ± {plain(half)}"
     if gain - half > 0:
         return f"better than {own} by {figure}{share}", "bold green"
