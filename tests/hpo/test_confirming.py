@@ -57,6 +57,12 @@ def test_the_best_of_many_is_shown_to_flatter_itself() -> None:
     assert "The search saw 0.6000 of it: the best of 3 trials flatters itself by 0.4000." in lines
 
 
+@pytest.mark.parametrize(("direction", "seen"), [("min", 1.2), ("max", 0.8), ("min", 1.0 - 1e-16), ("max", 1.0)])
+def test_a_best_that_fresh_seeds_confirm_is_not_called_flattered(direction: str, seen: float) -> None:
+    record = made_hpo(best=(1.0, 1.1, 0.9), own=(2.0, 2.1, 1.9), seen=seen, direction=direction)
+    assert any(line.endswith("fresh seeds are no worse.") for line, _style in answer_lines(record))
+
+
 def test_seeds_that_change_nothing_are_noticed() -> None:
     lines = [line for line, _style in answer_lines(made_hpo(best=(1.0, 1.0, 1.0), own=(2.0, 2.0, 2.0)))]
     assert "All seeds gave the same figure: give the command its seed as {seed}." in lines

@@ -39,7 +39,7 @@ def summarize(ledger: Ledger, ended: str = "", importance: bool = False, notes: 
     return Hpo(
         name=asked.name,
         command=safe_command(asked.command),
-        metric=str(asked.parsed_goal.metric),
+        metric=asked.parsed_goal.metric.text,
         direction=asked.parsed_goal.direction.value,
         parameters=tuple(
             HpoParameter(name=p.name, range=str(p), kind=_kind(p), importance=weights.get(p.name))

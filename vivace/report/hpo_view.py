@@ -24,6 +24,7 @@ __all__ = ["STATES_THAT_FAILED", "answer_lines", "best_trial", "eta_s", "hpo_liv
 STATES_THAT_FAILED = ("crashed", "timeout", "no metric", "workers killed")
 _LATEST = 6
 _BEST = 5
+_SAME = 1e-9  # of a figure: rounding
 
 
 def best_trial(record: Hpo) -> HpoTrial | None:
@@ -148,11 +149,12 @@ def _verdict(record: Hpo, confirmed: Confirmation, own: str) -> tuple[str, str]:
 def _flattery(record: Hpo, confirmed: Confirmation) -> str:
     assert confirmed.best_mean is not None
     seen, mean = confirmed.best_seen, confirmed.best_mean.mean
-    better = seen < mean if record.direction == "min" else seen > mean
+    gap = mean - seen if record.direction == "min" else seen - mean
+    better = gap > _SAME * max(abs(seen), abs(mean))
     tried = counted(len(ended_trials(record)), "trial")
     if not better:
         return f"The search saw {plain(seen)} of it; fresh seeds are no worse."
-    return f"The search saw {plain(seen)} of it: the best of {tried} flatters itself by {plain(abs(mean - seen))}."
+    return f"The search saw {plain(seen)} of it: the best of {tried} flatters itself by {plain(gap)}."
 
 
 def _facts(record: Hpo) -> list[str]:
