@@ -17,7 +17,7 @@ textures = torch.randn(10, 1, 12, 12, generator=made)
 labels = torch.randint(0, 10, (3000,), generator=made)
 shifts = torch.randint(0, 12, (3000,), generator=made)
 clean = torch.stack([textures[c].roll(int(s), 2) for c, s in zip(labels, shifts, strict=True)])
-images = clean + 1.5 * torch.randn(3000, 1, 12, 12, generator=made)
+images = clean + 0.5 * torch.randn(3000, 1, 12, 12, generator=made)
 train, test = TensorDataset(images[:2400], labels[:2400]), TensorDataset(images[2400:], labels[2400:])
 
 torch.manual_seed(arguments.seed)
