@@ -19,6 +19,7 @@ import psutil
 from vivace.errors import UserError
 from vivace.files import write_text_atomically
 from vivace.hpo.identity import Identity, SlurmJob, me
+from vivace.hpo.patience import patiently
 from vivace.launch.queue import my_jobs
 from vivace.launch.slurm import slurm_is_here
 
@@ -36,8 +37,8 @@ _FOLDER = "workers"
 def held_lease(folder: Path) -> Iterator[str]:
     """This process works for the study: the name of its lease."""
     path = _path(folder, me().token)
-    path.parent.mkdir(exist_ok=True)
-    write_text_atomically(path, me().to_json())
+    patiently(path.parent.mkdir, exist_ok=True)
+    patiently(write_text_atomically, path, me().to_json())
     over = threading.Event()
 
     def beat() -> None:

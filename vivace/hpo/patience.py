@@ -33,6 +33,6 @@ def patiently(do: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
             why = f"{error.strerror} ({error.filename or 'the study'})"
             if time.monotonic() - began > PATIENCE_S:
                 raise UserError(f"the study cannot be written: {why}", hint="make room, then --resume") from None
-            sys.stderr.write(f"vivace: {why}; the study waits for room\n")
+            print(f"vivace: {why}; the study waits for room", file=sys.stderr, flush=True)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -66,7 +66,7 @@ class _Running:
     def __init__(self, ledger: Ledger, claimed: Claimed, worker: str, stop: threading.Event) -> None:
         self.ledger, self.asked, self.claimed, self.stop = ledger, ledger.asked, claimed, stop
         self.folder = folder_of(ledger.folder, claimed)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        patiently(self.folder.mkdir, parents=True, exist_ok=True)
         texts = texts_of(self.asked, claimed.values, claimed.number, claimed.seed, self.folder)
         files = Template.read(self.asked.metric_files, self.asked.order, all_used=False)
         seeded = claimed.seed if "seed" not in self.asked.template.holes else None
