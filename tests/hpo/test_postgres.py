@@ -21,8 +21,8 @@ def test_killed_workers_lose_nothing_on_postgresql(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="pg") as short:  # the path of a socket has at most 107 bytes
         os.chmod(short, 0o755)
         with server(Path(short) / "s") as url:
-            chaos = run_chaos(tmp_path, trials=12, workers=3, kills=2, command_s=0.2, seed=2, storage=url)
-            check_laws(chaos, tmp_path, trials=12)
+            chaos = run_chaos(tmp_path, trials=6, workers=2, kills=1, command_s=0.2, seed=2, storage=url)
+            check_laws(chaos, tmp_path, trials=6)
 
 
 def test_a_database_that_cannot_be_reached_is_one_sentence(tmp_path: Path) -> None:
