@@ -30,7 +30,8 @@ from benchmarks.rows import Table, hardware, say  # noqa: E402
 RESULTS = ROOT / "benchmarks" / "results" / "chaos_faults.csv"
 FIELDS = (
     "job", "fault", "outcome", "detected_by", "detected_s", "detected_line", "ended_s", "exit_codes", "steps",
-    "steps_lost", "steps_lost_from", "straggler_rank", "straggler_ms", "notes", "load_average", "hardware", "torch",
+    "steps_lost", "steps_lost_from", "restart_said", "straggler_rank", "straggler_ms", "notes", "load_average",
+    "hardware", "torch",
 )  # fmt: skip
 FAULTS = ("kill", "stop", "slow", "nan", "disk-full", "bit-rot")
 PYTHON = sys.executable
@@ -76,6 +77,7 @@ def one(job: str, fault: str, table: Table) -> None:
             job=job,
             exit_codes=" ".join(str(life["exit_code"]) for life in record["lives"]),
             steps=" ".join(str(life["steps"]) for life in record["lives"]),
+            restart_said=_without_places(record["lives"][-1]["said"] or "", folder),
             straggler_rank=straggler.get("rank", ""),
             straggler_ms=straggler.get("late_ms", ""),
             notes=" ".join(record["notes"]),

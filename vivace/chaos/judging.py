@@ -105,6 +105,7 @@ def _lost(lives: Sequence[Lived]) -> tuple[int | None, Literal["vivace.checkpoin
 
 def _life(lived: Lived) -> JobLife:
     told = next((one.step for one in lived.reports.seen if one.told is Told.RESUMED), None)
+    said = lived.lines.first_trouble() if lived.lines.fault_at is None else None
     return JobLife(
         exit_code=lived.exit_code,
         seconds=lived.seconds,
@@ -112,6 +113,7 @@ def _life(lived: Lived) -> JobLife:
         resumed_step=told,
         first_logged_step=lived.lines.first_step,
         last_logged_step=lived.lines.last_step,
+        said=None if said is None else said.text,
     )
 
 

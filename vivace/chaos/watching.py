@@ -98,6 +98,10 @@ class Lines:
             self._candidates.append(Trouble(line.strip()[:_LONGEST], now))
             self._settle()
 
+    def first_trouble(self) -> Trouble | None:
+        """In a life without a fault of ours: the first line that looks like trouble."""
+        return self._candidates[0] if self._candidates else None
+
     def struck(self, at: float) -> None:
         """The fault came then; its report may be read later than the first line about it."""
         self.fault_at = at

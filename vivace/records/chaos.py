@@ -22,6 +22,7 @@ class JobLife(Part):
     resumed_step: int | None = Field(default=None, description="told by vivace.checkpoint; None: nothing was told")
     first_logged_step: int | None = None
     last_logged_step: int | None = None
+    said: str | None = Field(default=None, description="of a later start: its first line that looks like trouble")
 
 
 class Straggler(Part):

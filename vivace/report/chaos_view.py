@@ -72,4 +72,5 @@ def _noticed(record: Chaos) -> str:
 def _life(life: JobLife) -> str:
     end = "ended by vivace" if life.exit_code is None else f"exit code {life.exit_code}"
     since = f", from step {life.resumed_step}" if life.resumed_step is not None else ""
-    return f"{counted(life.steps, 'step')}{since}, {life.seconds:.1f} s, {end}"
+    said = f"; it said: {life.said}" if life.said else ""
+    return f"{counted(life.steps, 'step')}{since}, {life.seconds:.1f} s, {end}{said}"
