@@ -19,7 +19,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from vivace.chaos.ballast import BALLAST
-from vivace.protocol.chaos import GO, STRUCK, ChaosOrder, Fault, Told, tell
+from vivace.protocol.chaos import GO, STRUCK, ChaosOrder, Fault, Told, open_really, tell
 from vivace.protocol.rank import rank_and_world
 
 __all__ = ["install"]
@@ -128,7 +128,7 @@ class _Striker:
         if order.fault is None or self.step != order.step or rank_and_world()[0] != order.rank:
             return False
         try:
-            os.close(os.open(os.path.join(order.folder, STRUCK), os.O_CREAT | os.O_EXCL))
+            os.close(open_really(os.path.join(order.folder, STRUCK), os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return False
         return True

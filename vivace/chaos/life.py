@@ -12,7 +12,7 @@ import subprocess
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -62,9 +62,13 @@ def live(
     timeout_s: float | None,
     on_step: Callable[[int], None],
     blow: Blow | None = None,
+    known: Collection[str] = (),
 ) -> Lived:
-    """To its end; or, once the fault has come, until no rank has made a step for ``patience_s``."""
-    reports, lines = Reports(folder), Lines()
+    """To its end; or, once the fault has come, until no rank has made a step for ``patience_s``.
+
+    ``known``: the shapes of lines that an earlier life has printed, which are no news.
+    """
+    reports, lines = Reports(folder), Lines(shapes=set(known))
     began = time.monotonic()
     process = _start(command, environment)
     readers = [

@@ -11,6 +11,7 @@ from vivace.errors import UserError
 __all__ = ["flip_a_bit"]
 
 _CHECKPOINTS = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".distcp", ".npz", ".tar")
+_UNFINISHED = ".tmp-"
 _MOST_FILES = 100_000
 _EDGE = 0.1  # share of a file at each end that is left alone: what every reader notices
 
@@ -45,6 +46,8 @@ def _is_a_checkpoint(folder: Path) -> bool:
 def _files(folder: Path) -> list[Path]:
     found: list[Path] = []
     for place, _folders, names in os.walk(folder):
+        if _UNFINISHED in os.path.basename(place):  # a save that the kill interrupted: nobody would load it
+            continue
         found += [Path(place, name) for name in names if name.endswith(_CHECKPOINTS)]
         if len(found) > _MOST_FILES:
             raise UserError(

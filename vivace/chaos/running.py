@@ -7,7 +7,7 @@ import random
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def run_chaos(request: ChaosRequest, sink: Sink, on_step: Callable[[int], None])
     restarts = _RESTARTS.get(request.fault, 0) if request.restarts is None else request.restarts
     while _struck(lives[0]) and lives[-1].exit_code != 0 and len(lives) <= restarts:
         again = ChaosOrder(folder=str(folder / f"life-{len(lives)}"))
-        lives.append(_life(request, again, sink, on_step, None))
+        lives.append(_life(request, again, sink, on_step, None, lives[0].lines.shapes))
     record = judge(
         request.command, request.fault, request.rank, step, lives, rotten, folder, fill is not None, request.slow_steps
     )
@@ -90,7 +90,12 @@ def _struck(lived: Lived) -> bool:
 
 
 def _life(
-    request: ChaosRequest, order: ChaosOrder, sink: Sink, on_step: Callable[[int], None], blow: Blow | None
+    request: ChaosRequest,
+    order: ChaosOrder,
+    sink: Sink,
+    on_step: Callable[[int], None],
+    blow: Blow | None,
+    known: Collection[str] = (),
 ) -> Lived:
     folder = Path(order.folder)
     folder.mkdir()
@@ -98,7 +103,8 @@ def _life(
     environment = {**environment_for(inside, os.environ), VARIABLE: order.to_text()}
     environment.setdefault("PYTHONUNBUFFERED", "1")  # a pipe would hold the job's words back
     sys.stdout.flush()
-    return live(request.command, environment, folder, sink, request.patience_s, request.timeout_s, on_step, blow)
+    limits = (request.patience_s, request.timeout_s)
+    return live(request.command, environment, folder, sink, *limits, on_step, blow, known)
 
 
 def _check(request: ChaosRequest) -> None:

@@ -79,7 +79,7 @@ class Lines:
     last_step_before_fault: int | None = None
     closed: bool = False
     """vivace is ending the job: what it says now is about that."""
-    _shapes: set[str] = field(default_factory=set)
+    shapes: set[str] = field(default_factory=set)
     _candidates: list[Trouble] = field(default_factory=list)
 
     def feed(self, line: str) -> None:
@@ -91,9 +91,9 @@ class Lines:
             if self.fault_at is None or now < self.fault_at:
                 self.last_step_before_fault = number
         shape = _DIGITS.sub("#", line)
-        known = shape in self._shapes and not re.search(r"\bnan\b", line, re.IGNORECASE)
-        if len(self._shapes) < _MOST_SHAPES:
-            self._shapes.add(shape)
+        known = shape in self.shapes and not re.search(r"\bnan\b", line, re.IGNORECASE)
+        if len(self.shapes) < _MOST_SHAPES:
+            self.shapes.add(shape)
         if not known and not self.closed and _TROUBLE.search(line):
             self._candidates.append(Trouble(line.strip()[:_LONGEST], now))
             self._settle()

@@ -16,8 +16,22 @@ from dataclasses import asdict, dataclass
 from vivace.protocol.rank import rank_and_world
 from vivace.protocol.text_enum import TextEnum
 
-__all__ = ["GO", "REPORTS", "STRUCK", "VARIABLE", "ChaosOrder", "ChaosReport", "Fault", "Told", "tell", "tell_resumed"]
+__all__ = [
+    "GO",
+    "REPORTS",
+    "STRUCK",
+    "VARIABLE",
+    "ChaosOrder",
+    "ChaosReport",
+    "Fault",
+    "Told",
+    "open_really",
+    "tell",
+    "tell_resumed",
+]
 
+open_really = os.open
+"""As it was before ``vivace run --ranks`` keeps the files of all ranks but the first to themselves."""
 VARIABLE = "VIVACE_CHAOS"
 REPORTS = "chaos-*.jsonl"
 GO = "go"
@@ -102,7 +116,7 @@ def tell(folder: str, told: Told, step: int, arrived_at: float | None = None) ->
     report = ChaosReport(told, rank, os.getpid(), step, time.time(), arrived_at)
     path = os.path.join(folder, REPORTS.replace("*", f"{rank}-{os.getpid()}"))
     with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        handle = open_really(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(handle, f"{report.to_text()}\n".encode())
         finally:
