@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from vivace.cli.app import application
 from vivace.cli.command import training_command
+from vivace.errors import UserError
 
 SAYS_ITS_WORDS = "import json, sys; print(json.dumps(sys.argv[1:]))\n"
 
@@ -51,6 +52,25 @@ def test_an_unknown_option_before_the_command_is_still_an_error(vivace_here: Cal
     done = vivace_here("measure", "--stepz", "3", sys.executable, script)
     assert done.code == 2
     assert "--stepz" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (["env", "PYTHONPATH=.", "python", "a.py"], "PYTHONPATH=. vivace … python a.py"),
+        (["/usr/bin/env", "A=1", "PYTHONPATH=b c", "python", "a.py"], "'PYTHONPATH=b c' vivace … env A=1 python a.py"),
+    ],
+)
+def test_an_env_that_would_keep_vivace_out_is_refused(words: list[str], instead: str):
+    """It trained to its end, unmeasured."""
+    with pytest.raises(UserError) as caught:
+        training_command(words)
+    assert caught.value.hint == f"set it before vivace: {instead}"
+
+
+def test_any_other_env_stays_as_it_is():
+    words = ["env", "CUDA_VISIBLE_DEVICES=0", "python", "a.py", "PYTHONPATH=."]
+    assert training_command(words) == words
 
 
 def test_run_says_where_with_belongs(vivace_here: Callable, script: str):

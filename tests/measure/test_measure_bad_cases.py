@@ -70,6 +70,13 @@ def test_after_its_exit_handlers_a_script_that_we_ended_is_not_taken_apart(measu
     assert "taken apart" not in printed
 
 
+def test_a_training_that_vivace_never_got_into_is_not_only_called_slow(vivace_here: Callable):
+    command = [sys.executable, "-I", "-c", "import time; time.sleep(600)"]
+    done = vivace_here("measure", "--timeout", "1", "--", *command)
+    assert "no training step within 1 s" in done.err
+    assert "hint: raise --timeout; vivace comes in through PYTHONPATH" in done.err
+
+
 def test_the_scripts_own_exit_code(measure: Callable):
     done = measure("misbehaving.py", "exit", "--at", "5")
     assert done.code == 3

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 import shutil
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+
+from vivace.errors import UserError
 
 __all__ = ["EXIT_CODES", "TAKES_A_COMMAND", "Command", "training_command"]
 
@@ -23,9 +27,25 @@ TAKES_A_COMMAND = {"allow_interspersed_args": False}
 
 def training_command(words: Sequence[str]) -> list[str]:
     """``words`` as they can be started: a Python script that cannot start itself gets the ``python`` of the PATH."""
+    _refuse_to_be_hidden(words)
     if not words or not _is_a_script(words[0]) or _starts_itself(words[0]):
         return list(words)
     return ["python" if shutil.which("python") else "python3", *words]
+
+
+def _refuse_to_be_hidden(words: Sequence[str]) -> None:
+    """``env PYTHONPATH=. python train.py`` replaces the variable by which vivace comes into the process."""
+    if not words or os.path.basename(words[0]) != "env":
+        return
+    given = list(itertools.takewhile(lambda word: word.startswith("-") or "=" in word, words[1:]))
+    set_here = next((word for word in given if word.startswith("PYTHONPATH=")), None)
+    if set_here is not None:
+        rest = [word for word in words[1:] if word != set_here]
+        shorter = shlex.join(rest if "=" not in rest[0] and not rest[0].startswith("-") else ["env", *rest])
+        raise UserError(
+            "`env PYTHONPATH=…` replaces the path by which vivace comes into the process",
+            hint=f"set it before vivace: {shlex.join([set_here])} vivace … {shorter}",
+        )
 
 
 def _is_a_script(word: str) -> bool:

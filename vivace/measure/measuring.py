@@ -41,6 +41,10 @@ from vivace.records.scale import read_split_facts
 __all__ = ["Measured", "Request", "measure"]
 
 RECORD = "measurement.json"
+_COMES_IN = (
+    "vivace comes in through PYTHONPATH: a command that replaces it, clears its environment, or runs `python -I` or "
+    "`python -E` cannot be measured"
+)
 _HINTS = {
     Ending.OTHER_VIVACE: "install the same vivace in both, or run the vivace of that Python",
     Ending.CANNOT_MEASURE: "vivace measures Python 3.9 and torch 2.4, and newer; the training itself ran unchanged",
@@ -322,9 +326,11 @@ def _why_nothing(
         killed = " The kernel kills a process that takes too much memory." if outcome.exit_code == 137 else ""
         return f"nothing measured: the training was ended after {seen.steps} steps ({ended}).{killed}", None
     if outcome.timed_out:
-        return f"nothing measured: no training step within {request.timeout_s:g} s", "raise --timeout"
+        hint = "raise --timeout" if seen.torch_imported else f"raise --timeout; {_COMES_IN}"
+        return f"nothing measured: no training step within {request.timeout_s:g} s", hint
     if outcome.interrupted:
-        return "nothing measured: interrupted before the first training step", None
+        hint = None if seen.torch_imported else f"if it was training already: {_COMES_IN}"
+        return "nothing measured: interrupted before the first training step", hint
     if outcome.exit_code != 0:
         reason = payloads[0].ended if payloads else None
         why = f": {reason.text}" if reason else ""
@@ -333,8 +339,7 @@ def _why_nothing(
     if not seen.torch_imported:
         return (
             f"nothing measured: the command never imported torch, or kept vivace out of its Python ({ended})",
-            "vivace comes in through PYTHONPATH: a command that replaces it, clears its environment, or runs "
-            "`python -I` or `python -E` cannot be measured",
+            _COMES_IN,
         )
     told = [p.why_no_steps for p in payloads if p.why_no_steps]
     why = told[0] if told else "no backward pass and no optimizer step was seen"
