@@ -309,6 +309,7 @@ def _why_nothing(
     request: Request, outcome: Outcome, seen: _Seen, payloads: Sequence[Payload]
 ) -> tuple[str, str | None]:
     """The most helpful sentence for a run without a payload."""
+    hint: str | None
     ended = f"exit code {outcome.exit_code}"
     if seen.disk_full:
         return (
