@@ -9,6 +9,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+import torch.utils.checkpoint
 from torch.compiler import is_compiling
 
 from vivace.measure.inside.patches import in_place_of
@@ -57,6 +58,29 @@ class Forwards:
                 forwards.inside = False
 
         torch.nn.Module.__call__ = in_place_of(original, call)  # type: ignore[method-assign]
+        self._around_checkpoints()
+
+    def _around_checkpoints(self) -> None:
+        """What is computed again in a backward pass belongs to the forward that it is a part of."""
+        original = torch.utils.checkpoint.checkpoint
+        region = self.planner.region
+
+        def checkpoint(function: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.inside:
+                return original(function, *args, **kwargs)
+            shares, dim = region.shares, region.dim
+
+            def again(*args: Any, **kwargs: Any) -> Any:
+                before = region.shares, region.dim, self.inside
+                region.shares, region.dim, self.inside = shares, dim, True
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    region.shares, region.dim, self.inside = before
+
+            return original(again, *args, **kwargs)
+
+        torch.utils.checkpoint.checkpoint = in_place_of(original, checkpoint)
 
     def run(self, root: torch.nn.Module, call: Any, args: Any, kwargs: Any) -> Any:
         is_new = root not in self.plans
