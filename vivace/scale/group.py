@@ -6,6 +6,7 @@ the launcher ends them before.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -73,6 +74,11 @@ class Group:
     def all_agree(self, yes: bool) -> bool:
         """Whether every rank says yes."""
         return not bool(self.largest(torch.tensor([not yes], dtype=torch.uint8)).item())
+
+    def all_say_the_same(self, text: str) -> bool:
+        mine = torch.tensor([zlib.crc32(text.encode())], dtype=torch.int64)
+        largest, smallest = self.largest(torch.cat([mine, -mine])).tolist()
+        return bool(largest == -smallest)
 
     def from_first(self, tensors: Sequence[torch.Tensor]) -> None:
         """Give every rank the values of rank 0, in place."""

@@ -60,6 +60,8 @@ def find_join(whole: Any, part: Any, shares: Shares, group: Group) -> Join | Non
     candidates = _candidates(whole, part, shares)
     if group.all_agree(_same_table(whole, part)):
         return Join(Joined.SAME)
+    if not group.all_say_the_same(repr(candidates)):  # a part may be shorter along another dimension, too
+        return None
     return next((join for join in candidates if fits(join, whole, part, shares, group)), None)
 
 
