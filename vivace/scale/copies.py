@@ -6,8 +6,12 @@ import copy
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
-__all__ = ["plain_copy"]
+from vivace.measure.inside.patches import in_place_of
+from vivace.scale.sharded import Sharded
+
+__all__ = ["plain_copy", "save_plain"]
 
 _MARKS = ("_is_fsdp_managed_module", "_fsdp_use_orig_params", "__composable_api")
 """How the attributes begin that FSDP2 adds to a module."""
@@ -40,3 +44,18 @@ def _is_fsdp(hook: Any) -> bool:
     function = getattr(hook, "hook", hook)  # as load_state_dict wraps it
     homes = (getattr(function, "__module__", ""), type(getattr(function, "__self__", None)).__module__)
     return any(str(home).startswith("torch.distributed.fsdp") for home in homes)
+
+
+def save_plain() -> None:
+    """``torch.save`` of a model: the file is the one that a single process writes."""
+    original = torch.save
+
+    def plain(leaf: Any) -> Any:
+        if isinstance(leaf, torch.nn.Module) and any(isinstance(each, Sharded) for each in leaf.parameters()):
+            return copy.deepcopy(leaf)
+        return leaf
+
+    def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(tree_map(plain, obj), *args, **kwargs)
+
+    torch.save = in_place_of(original, save)

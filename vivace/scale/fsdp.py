@@ -6,17 +6,18 @@ replicated, with the reason told. The script goes on with the parameters that it
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale.blocks import repeated_blocks
-from vivace.scale.copies import plain_copy
+from vivace.scale.copies import plain_copy, save_plain
 from vivace.scale.crossing import mean_over_ranks
 from vivace.scale.errors import ScaleError
 from vivace.scale.fsdp2 import Engine, Unit
@@ -35,14 +36,15 @@ class Sharding:
     def __init__(self, group: Group, gradients: Gradients, engine: Engine) -> None:
         self.group, self.gradients, self.engine = group, gradients, engine
         self.steps = ShardedSteps(self._before_step)
-        self.units: list[Unit] = []
-        self.of_root: WeakKeyDictionary[torch.nn.Module, list[Unit]] = WeakKeyDictionary()
+        self._slots: list[tuple[ref[Unit], int]] = []  # in the order in which all ranks made them; and its parameters
+        self._of_root: WeakKeyDictionary[torch.nn.Module, list[ref[Unit]]] = WeakKeyDictionary()
         self.replicated: dict[str, str] = {}
         """Name of a model, or of a parameter in it → why every rank keeps it."""
         self._stays_whole = False  # the script takes second derivatives
 
     def install(self) -> None:
         self.steps.install()
+        save_plain()
         self._around_backward()
         self._around_grad()
 
@@ -56,7 +58,7 @@ class Sharding:
             for top in self._not_yet_sharded(root):
                 self._shard(root, top, called)
         inside = set(root.modules())
-        self.of_root[root] = [unit for unit in self.units if unit.module in inside]
+        self._of_root[root] = [ref(unit) for unit in self.units if unit.module in inside]
 
     def _not_yet_sharded(self, module: torch.nn.Module) -> list[torch.nn.Module]:
         """The module itself; of one that has sharded ones in it (a part that was called before), those beside them."""
@@ -75,7 +77,8 @@ class Sharding:
         if mine:
             blocks = repeated_blocks(top, lambda block: self._is_block(block, left_out, called))
             self.gradients.forget(mine)
-            self.units += self.engine.shard(top, blocks, set(left_out), plain_copy)
+            units = self.engine.shard(top, blocks, set(left_out), plain_copy)
+            self._slots += [(ref(unit), len(unit.helds)) for unit in units]
             self.steps.cut_states(mine)
 
     def _left_out(self, own: list[tuple[str, Any]]) -> dict[Any, str]:
@@ -92,6 +95,11 @@ class Sharding:
         """Called by every rank's forward: one that some rank passes by would be waited for."""
         yes = self.group.all_agree(called[block] > 0)
         return yes and any(each not in left_out for each in block.parameters())
+
+    @property
+    def units(self) -> list[Unit]:
+        """Of the models that are still there: a unit lives as long as its module."""
+        return [unit for slot, _ in self._slots if (unit := slot()) is not None]
 
     def parameters(self) -> list[Sharded]:
         return [each for unit in self.units for each in unit.parameters]
@@ -118,7 +126,7 @@ class Sharding:
     def around(self, root: torch.nn.Module, call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             settle()
-            units = self.of_root.get(root, [])
+            units = [unit for each in self._of_root.get(root, []) if (unit := each()) is not None]
             for unit in units:
                 if (name := unit.replaced()) is not None:
                     raise ScaleError(f"{name} was replaced by another parameter after its model was sharded")
@@ -137,7 +145,7 @@ class Sharding:
         original = torch.autograd.backward
 
         def backward(*args: Any, **kwargs: Any) -> None:
-            if not self.units:
+            if not self._slots:
                 return original(*args, **kwargs)
             if kwargs.get("inputs") is not None:
                 kwargs["inputs"] = self._leaves_of(kwargs["inputs"])
@@ -157,17 +165,20 @@ class Sharding:
                 unit.stay_whole(True)
 
     def _end(self, create_graph: bool) -> None:
-        more = [unit.has_more for unit in self.units]
-        used = [used or has_more for unit, has_more in zip(self.units, more) for used in unit.used]
-        both = self.group.largest(torch.tensor([*more, *used], dtype=torch.uint8)).tolist()
-        used = both[len(more) :]
-        for unit, any_more in zip(self.units, both):
+        told: list[bool] = []
+        for slot, count in self._slots:
+            unit = slot()
+            more = unit is not None and unit.has_more
+            told += [more, *(used or more for used in (unit.used if unit is not None else [False] * count))]
+        agreed = iter(self.group.largest(torch.tensor(told, dtype=torch.uint8)).tolist())
+        for slot, count in self._slots:
+            unit, any_more, used = slot(), next(agreed), list(itertools.islice(agreed, count))
+            if unit is None:
+                continue  # its model is gone, so nothing came
             if any_more:
                 unit.exchange_more()
-            unit.end_backward(used[: len(unit.helds)])
-            del used[: len(unit.helds)]
-        if self._stays_whole:
-            for unit in self.units:
+            unit.end_backward(used)
+            if self._stays_whole:
                 unit.show_sharded() if create_graph else unit.reset()
 
     def _before_step(self) -> None:
@@ -195,7 +206,7 @@ class Sharding:
         original = torch.autograd.grad
 
         def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self.units:
+            if not self._slots:
                 return original(outputs, inputs, *args, **kwargs)
             asked = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
             words = dict(zip(("grad_outputs", "retain_graph", "create_graph"), args), **kwargs)

@@ -120,7 +120,7 @@ class Unit:
         for each in self._groups:
             each.post_backward = self._all_take_part(each.post_backward, group)
             each.unshard = _counted(each, each.unshard, group)
-        state._register_pre_backward_hook = self._hook_all_outputs
+        state._register_pre_backward_hook = self._hook_all_outputs  # and keeps us alive as long as the module
 
     def _keep_object(self, held: Any, parameter: Any, group: Group) -> None:
         def needs_gradient(yes: bool) -> None:
