@@ -1,8 +1,9 @@
 """Only rank 0 writes. What another rank writes goes to a folder of its own, and is found there when it is read back.
 
 All ranks run the same program, so the shadow holds the same bytes as rank 0's file. Caught: ``open``, ``io.open``,
-``os.open``, ``torch.save`` and ``torch.load`` by name, and the functions of ``os`` that move, make or remove.
-Not caught: libraries that write from C (HDF5, SQLite) and programs that the script starts.
+``os.open``, ``torch.save`` and ``torch.load`` by name, the functions of ``os`` that move, make or remove, SQLite and
+HDF5 (``files_from_c``). Programs that the script starts are run by rank 0 (``programs``). Not caught: other libraries
+that write from C.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 import torch
+
+from vivace.scale.files_from_c import shadow_libraries
 
 __all__ = ["Shadow", "keep_files_apart"]
 
@@ -69,14 +72,25 @@ class Shadow:
         os.stat = self._looking(os.stat)
         os.path.exists = self._existing(os.path.exists)
         os.path.isfile = self._existing(os.path.isfile)
+        shadow_libraries(self.place_in_library)
 
     # -- where a file of the script lies for this rank ---------------------------------------------------------------
 
     def place_of(self, path: Any) -> str:
         """Below our folder for a file that this rank has written, else the path itself."""
         name = self._name(path)
-        apart = name in self.written or (name in self.made and not self._really_exists(name))
+        apart = self._is_written(name) or (name in self.made and not self._really_exists(name))
         return self._below(name) if apart else os.fspath(path)
+
+    def _is_written(self, name: str) -> bool:
+        """By this process, or by a child that it forked."""
+        return name in self.written or (self._is_ours(name) and _is_there(self._stat, self._below(name)))
+
+    def place_in_library(self, path: Any, writes: bool) -> str:
+        """For a library that opens files by itself."""
+        if not self._is_ours(path):
+            return os.fsdecode(path)
+        return self._to_write(path, keeps=True) if writes else os.fsdecode(self.place_of(path))
 
     def _to_write(self, path: Any, keeps: bool) -> str:
         """A path below our folder; ``keeps``: what the file holds already is wanted there."""

@@ -14,6 +14,7 @@ import torch.distributed
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale import losses, row_views, sharded_rules  # noqa: F401  (the latter two: their rules)
 from vivace.scale import region as regions
+from vivace.scale.callers import this_is_the_rank
 from vivace.scale.decisions import Decisions
 from vivace.scale.drift import Drift
 from vivace.scale.ending import tell_the_end
@@ -28,10 +29,12 @@ from vivace.scale.loader import OwnRows
 from vivace.scale.moments import Moments
 from vivace.scale.place import ScalePlace
 from vivace.scale.plan import Planner
+from vivace.scale.programs import Programs
 from vivace.scale.row_edges import whole_at_the_edges
 from vivace.scale.sharded import Sharded
 from vivace.scale.stopping import stop_together
 from vivace.scale.telling import Telling, gradient_bytes
+from vivace.scale.turns import take_turns
 from vivace.scale.zero1 import SharedStates
 
 __all__ = ["install"]
@@ -46,6 +49,7 @@ def install(place: ScalePlace, keeps: Keeps, tell: Tell) -> None:
 
     ``tell`` is called whenever a model or a dataset was met.
     """
+    this_is_the_rank()
     _same_chance(place.seed)
     how, _, where = place.meet.partition(":")
     if how == "file":
@@ -93,10 +97,12 @@ def install(place: ScalePlace, keeps: Keeps, tell: Tell) -> None:
     loaders.install()
     forwards.install()
     stop_together(group)
+    Programs(group).install()
     if place.rank == 0:
         Telling(group, place.folder, lambda: _seen(forwards, loaders, trained(), gradients, drift)).install()
     if place.rank > 0:
         keep_files_apart(place.folder)
+    take_turns(group)
 
 
 def _seen(

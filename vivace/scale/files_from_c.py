@@ -1,0 +1,80 @@
+"""Libraries that write files from C: on ranks other than 0 they get a path of the shadow (``files``) by their names."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sqlite3
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from vivace.measure.inside.patches import in_place_of
+from vivace.scale.errors import ScaleError
+
+__all__ = ["shadow_libraries"]
+
+Place = Callable[[Any, bool], str]
+"""(path, whether it is written) → where it lies for this rank."""
+
+
+def shadow_libraries(place: Place) -> None:
+    _sqlite(place)
+    _after_import("h5py", lambda module: _hdf5(module, place))
+
+
+def _sqlite(place: Place) -> None:
+    original = sqlite3.connect
+
+    def connect(database: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(database, (str, bytes)) and not database:
+            return original(database, *args, **kwargs)
+        if database != ":memory:":
+            if kwargs.get("uri"):
+                raise ScaleError("a SQLite database is opened by a URI, and each rank would write to it; give its path")
+            database = place(database, True)
+        return original(database, *args, **kwargs)
+
+    sqlite3.connect = sqlite3.dbapi2.connect = in_place_of(original, connect)
+
+
+def _hdf5(h5py: Any, place: Place) -> None:
+    original = h5py.File.__init__
+
+    def init(file: Any, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
+        if isinstance(name, (str, bytes)) or hasattr(name, "__fspath__"):
+            name = place(name, mode != "r")
+        original(file, name, mode, *args, **kwargs)
+
+    h5py.File.__init__ = in_place_of(original, init)
+
+
+class _Afterwards(importlib.abc.MetaPathFinder):
+    """Runs a function when a module was imported."""
+
+    def __init__(self, name: str, change: Callable[[Any], None]) -> None:
+        self.name, self.change = name, change
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return None
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            self.change(module)
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def _after_import(name: str, change: Callable[[Any], None]) -> None:
+    if name in sys.modules:
+        change(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Afterwards(name, change))
