@@ -49,9 +49,19 @@ def run_all(folder: Path, scripts: tuple[str, ...], *vivace: str) -> subprocess.
             ("cnn", "char_gpt", "lstm", "keeps_state", "own_loss", "returns_cache", "by_hand", "drawing_datasets"),
             ("Net", "Gpt", "Model", "Sequential"),
         ),
-        ("ddp", 3, ("gan", "decides", "batch_edits", "layer_hooks", "step_in_backward"), ("Sequential", "Model")),
+        (
+            "ddp",
+            3,
+            ("gan", "decides", "batch_edits", "layer_hooks", "step_in_backward", "tagger", "stores"),
+            ("Sequential", "Model", "Linear"),
+        ),
         ("zero1", 2, ("cnn", "scaler"), ("Net", "Model")),
-        ("fsdp", 2, ("cnn", "char_gpt", "gan", "layer_hooks"), ("Net", "Gpt", "Sequential")),
+        (
+            "fsdp",
+            2,
+            ("cnn", "char_gpt", "gan", "layer_hooks", "after_forward", "distilled", "penalties"),
+            ("Net", "Gpt", "Sequential", "AveragedModel", "Block", "Embedding"),
+        ),
     ],
 )
 def test_every_number_is_that_of_one_process(
