@@ -61,7 +61,10 @@ class SharedStates:
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if any(callable(word) for word in args[1:]) or kwargs.get("closure") is not None:  # args[0]: the optimizer
             return
-        mine = {id(parameter) for parameter, owner in self._owned(optimizer) if owner == self.group.rank}
+        owned = self._owned(optimizer)
+        for parameter, _ in owned:
+            _ = parameter.grad  # all ranks average it, also one that steps on none of these parameters
+        mine = {id(parameter) for parameter, owner in owned if owner == self.group.rank}
         self._whole[id(optimizer)] = [group["params"] for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             group["params"] = [parameter for parameter in group["params"] if id(parameter) in mine]
