@@ -6,6 +6,7 @@ replicated, with the reason told. The script goes on with the parameters that it
 
 from __future__ import annotations
 
+import gc
 import itertools
 import time
 from collections import Counter
@@ -84,6 +85,9 @@ class Sharding:
     def _left_out(self, own: list[tuple[str, Any]]) -> dict[Any, str]:
         """Parameters that stay on every rank, with the reason. All ranks leave out the same ones."""
         found = {each: why for _, each in own if (why := left_out(each, own)) is not None}
+        torch.clear_autocast_cache()  # which holds graphs of the trial run
+        if any(is_held(each, own) for _, each in own):
+            gc.collect()
         until = time.monotonic() + _PATIENCE_S
         while any(is_held(each, own) for _, each in own) and time.monotonic() < until:
             time.sleep(0.001)  # the thread that has just sent them to all ranks lets go of them
