@@ -4,7 +4,7 @@
 
 Three unedited scripts of ``lr_jobs/`` and of the tests: a CNN with SGD and momentum, a character GPT with AdamW and a
 schedule, a small network with plain SGD. For each: one range test, then trainings at the suggested rate, its tenth and
-its tenfold, two seeds each. Writes results/find_lr.csv: validation loss at the end. CPU only.
+its tenfold, three seeds each. Writes results/find_lr.csv: validation loss at the end. CPU only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "find_lr.csv"
 JOBS = {
-    "CNN, SGD with momentum": ([str(HERE / "lr_jobs" / "cnn.py")], ["--epochs", "4"]),
-    "GPT, AdamW": ([str(HERE / "lr_jobs" / "gpt.py")], ["--steps", "300"]),
-    "small network, SGD": ([str(HERE.parent / "tests" / "race" / "scripts" / "digits.py")], ["--epochs", "6"]),
+    "CNN, SGD with momentum": ([str(HERE / "lr_jobs" / "cnn.py")], ["--steps", "400"]),
+    "GPT, AdamW": ([str(HERE / "lr_jobs" / "gpt.py")], ["--steps", "600"]),
+    "small network, SGD": ([str(HERE.parent / "tests" / "race" / "scripts" / "digits.py")], ["--epochs", "20"]),
 }
-SEEDS = (0, 1)
+SEEDS = (0, 1, 2)
 FIELDS = ("job", "own_rate", "steepest", "tenth_of_best", "diverges", "suggested", "rate", "times", "seed", "val_loss")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 

@@ -1,6 +1,6 @@
 """Does the 95 % interval of a race hold the truth in 95 % of races? Simulated, with the functions that ship.
 
-    python benchmarks/race_calibration.py            # all of it, about 40 minutes on one core
+    python benchmarks/race_calibration.py            # all of it, about 10 minutes on one core
     python benchmarks/race_calibration.py --quick    # 300 draws a cell, printed only
 
 Each draw is a whole race of two entries: a round of one run each, the look after each round from the third on, the end
@@ -150,7 +150,7 @@ def cells() -> Iterator[Cell]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--draws", type=int, default=5000)
+    parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--only", default="", help="kinds that contain this; rows of the others stay as they are")
     options = parser.parse_args()
     rows = []

@@ -1,7 +1,8 @@
-"""A small character-level transformer with AdamW and warm-up, after nanoGPT; the text is Python's own licence."""
+"""A small character-level transformer with AdamW and warm-up, after nanoGPT; the text is the source of Python's library."""
 
 import argparse
 import math
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -10,18 +11,17 @@ from torch.nn import functional as F
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=1e-3)
 parser.add_argument("--steps", type=int, default=300)
-parser.add_argument("--seed", type=int, default=0)
 arguments = parser.parse_args()
 
-import builtins  # noqa: E402
-
-builtins.license._Printer__setup()
-text = "\n".join(builtins.license._Printer__lines)
+files = sorted(Path(argparse.__file__).parent.glob("*.py"))[:80]
+text = "".join(path.read_text(errors="ignore") for path in files)
+text = "".join(c for c in text if c.isascii())
 letters = sorted(set(text))
-data = torch.tensor([letters.index(c) for c in text])
+index = {c: n for n, c in enumerate(letters)}
+data = torch.tensor([index[c] for c in text])
 train, val = data[: int(0.9 * len(data))], data[int(0.9 * len(data)) :]
 BLOCK, WIDTH = 32, 48
-torch.manual_seed(arguments.seed)
+torch.manual_seed(0)
 
 
 class Model(nn.Module):

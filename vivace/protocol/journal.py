@@ -7,13 +7,15 @@ Times are ``time.time()``: other processes, perhaps of other machines, compare t
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import asdict, dataclass
 
 from vivace.protocol.text_enum import TextEnum
 
-__all__ = ["JOURNAL", "Kind", "Note", "journal_name"]
+__all__ = ["JOURNAL", "Kind", "Note", "fingerprint", "journal_name"]
 
 JOURNAL = "journal-*.jsonl"
+_COMPARED = 120  # characters of a line
 
 
 class Kind(TextEnum):
@@ -25,6 +27,8 @@ class Kind(TextEnum):
     """``torch.compile`` was at work for the ``seconds`` before."""
     ENERGY = "energy"
     """``joules``: of this process's GPUs, by a counter that began at any time."""
+    PRINTED = "printed"
+    """A line with a number in it was printed, after so many steps; ``line``: which (``fingerprint``)."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Note:
     samples: int | None = None
     seconds: float = 0.0
     joules: float = 0.0
+    line: int = 0
 
     def to_line(self) -> str:
         default = Note(self.kind, self.at)
@@ -49,6 +54,15 @@ class Note:
             return cls(**{**fields, "kind": Kind(fields["kind"])})
         except (TypeError, KeyError) as error:
             raise ValueError(f"not a note: {error}") from None
+
+
+def fingerprint(line: str) -> int:
+    """Tells lines apart, whatever the spaces in them.
+
+    >>> fingerprint(" loss\\t0.5\\n") == fingerprint("loss 0.5") != fingerprint("loss 0.6")
+    True
+    """
+    return zlib.crc32(" ".join(line.split())[:_COMPARED].encode(errors="replace"))
 
 
 def journal_name(rank: int, pid: int) -> str:

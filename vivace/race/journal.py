@@ -6,7 +6,7 @@ import bisect
 import os
 from pathlib import Path
 
-from vivace.protocol.journal import JOURNAL, Kind, Note
+from vivace.protocol.journal import JOURNAL, Kind, Note, fingerprint
 
 __all__ = ["Journal"]
 
@@ -23,6 +23,7 @@ class Journal:
         self._steps: dict[str, list[Note]] = {}
         self._compiled: dict[str, list[Note]] = {}
         self._energy: dict[str, list[Note]] = {}
+        self._printed: dict[int, list[Note]] = {}
 
     def read(self) -> None:
         for path in sorted(self.folder.glob(JOURNAL)):
@@ -36,9 +37,16 @@ class Journal:
     def _take(self, name: str, note: Note) -> None:
         if note.kind is Kind.BEGIN:
             self.begun_at = note.at if self.begun_at is None else min(note.at, self.begun_at)
+        elif note.kind is Kind.PRINTED:
+            self._printed.setdefault(note.line, []).append(note)
         else:
             by_kind = {Kind.STEP: self._steps, Kind.COMPILED: self._compiled, Kind.ENERGY: self._energy}
             by_kind[note.kind].setdefault(name, []).append(note)
+
+    def printed_at(self, line: str, before: float) -> float | None:
+        """When the process printed ``line``, which was read at ``before``; None: not by ``print``."""
+        notes = [note.at for note in self._printed.get(fingerprint(line), ()) if note.at <= before]
+        return max(notes, default=None)
 
     def steps_at(self, at: float) -> tuple[int | None, int | None]:
         """(steps, samples) that were done at ``time.time() == at``; None: not known."""

@@ -143,8 +143,8 @@ class _OneRun:
 
     def _record(self, watched: Watched) -> RaceRun:
         arrived = watched.ended is EndedBy.READING and len(self.in_a_row) >= self.asked.confirm
-        at_s = self.in_a_row[-self.asked.confirm].at_s if arrived else watched.seconds
-        at = watched.started_at + at_s
+        at = self._at(watched, self.in_a_row[-self.asked.confirm]) if arrived else watched.started_at + watched.seconds
+        at_s = at - watched.started_at
         steps, samples = self.journal.steps_at(at)
         by_training = self.asked.clock is Clock.TRAINING
         begun, readings = self.journal.begun_at, watched.readings
@@ -171,14 +171,19 @@ class _OneRun:
                 best = reading.value
         return best
 
+    def _at(self, watched: Watched, reading: Reading) -> float:
+        """When it was printed, as the process says; else when it was read, which is later on a busy machine."""
+        read_at = watched.started_at + reading.at_s
+        return self.journal.printed_at(reading.text, read_at) or read_at
+
     def _curve(self, watched: Watched) -> tuple[CurvePoint, ...]:
         readings = watched.readings
         every = max(1, -(-len(readings) // _MOST_POINTS))
         kept = [reading for number, reading in enumerate(reversed(readings)) if number % every == 0][::-1]
         points = []
         for reading in kept:
-            at = watched.started_at + reading.at_s
-            time_s = self._clock_s(at) if self.asked.clock is Clock.TRAINING else reading.at_s
+            at = self._at(watched, reading)
+            time_s = self._clock_s(at) if self.asked.clock is Clock.TRAINING else at - watched.started_at
             points.append(
                 CurvePoint(time_s=time_s, value=reading.value, steps=self.journal.steps_at(at)[0], epoch=reading.epoch)
             )

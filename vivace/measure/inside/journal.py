@@ -8,11 +8,13 @@ network that sees most of them, in forwards that a backward may follow; with sev
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import os
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -25,7 +27,7 @@ from torch.utils.data import DataLoader, get_worker_info
 from vivace.measure.inside.facts.batches import describe_inputs
 from vivace.measure.inside.facts.energy import EnergyMeter
 from vivace.measure.inside.patches import in_place_of, unseen_by_dynamo
-from vivace.protocol.journal import Kind, Note, journal_name
+from vivace.protocol.journal import Kind, Note, fingerprint, journal_name
 from vivace.protocol.rank import is_split, rank_and_world
 
 __all__ = ["install"]
@@ -33,6 +35,7 @@ __all__ = ["install"]
 _CLOSEST_S = 0.05  # between two notes of steps; the last one before an evaluation is written in any case
 _PERIOD_S = 0.1
 _ENERGY_S = 1.0
+_MOST_LINES = 20  # of one print
 
 
 class _Journal:
@@ -76,11 +79,23 @@ class _Journal:
         if not self.steps and self.here():
             self._note_steps()
 
-    def _note_steps(self) -> None:
+    def printed(self, text: str) -> None:
+        """Before it is printed: who reads it may do so much later."""
+        if not self.began or not self.here():
+            return
+        lines = [line for line in text.splitlines()[:_MOST_LINES] if any(map(str.isdigit, line))]
+        now = self._now(Kind.PRINTED)
+        if lines:
+            self.write(*(replace(now, line=fingerprint(line)) for line in lines))
+
+    def _now(self, kind: Kind) -> Note:
         samples = max(self.samples.values(), default=0) or None
         if samples is not None and not is_split():
             samples *= rank_and_world()[1]
-        note = Note(Kind.STEP, time.time(), max(self.steps.values(), default=self.backwards), samples)
+        return Note(kind, time.time(), max(self.steps.values(), default=self.backwards), samples)
+
+    def _note_steps(self) -> None:
+        note = self._now(Kind.STEP)
         if note.at - self.written_at < _CLOSEST_S:
             self.waiting = note
             return
@@ -118,6 +133,7 @@ def install(folder: Path) -> None:
     _watch_forwards(journal)
     _watch_backwards(journal)
     _watch_compiling(journal)
+    _watch_printing(journal)
 
 
 def _meter() -> EnergyMeter:
@@ -199,6 +215,20 @@ def _watch_backwards(journal: _Journal) -> None:
             journal.after_backward()
 
     torch.autograd.backward = in_place_of(original, backward)
+
+
+def _watch_printing(journal: _Journal) -> None:
+    original = builtins.print
+
+    def print_(*args: Any, **kwargs: Any) -> None:
+        if kwargs.get("file") in (None, sys.stdout, sys.stderr) and not is_compiling():
+            with contextlib.suppress(Exception):  # what cannot be made a text fails below, as without us
+                text = (" " if kwargs.get("sep") is None else kwargs["sep"]).join(map(str, args))
+                journal.printed(text)
+                args = (text,)
+        original(*args, **kwargs)
+
+    builtins.print = in_place_of(original, print_)
 
 
 def _watch_compiling(journal: _Journal) -> None:
