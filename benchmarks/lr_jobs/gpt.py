@@ -1,4 +1,4 @@
-"""A small character-level transformer with AdamW and warm-up, after nanoGPT; the text is the source of Python's library."""
+"""A small character-level transformer with AdamW and warm-up, after nanoGPT; its text is Python's own library."""
 
 import argparse
 import math
