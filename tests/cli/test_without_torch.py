@@ -26,6 +26,9 @@ if "VIVACE_INSIDE" not in os.environ:
 
 # What only runs in a training process, or says itself that it needs torch.
 MAY_IMPORT_TORCH = (
+    "vivace.chaos.inside",
+    "vivace.checkpoint.",
+    "vivace.methods.",
     "vivace.measure.inside.",
     "vivace.practices.engine.entry",
     "vivace.practices.engine.parts",

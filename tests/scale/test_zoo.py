@@ -18,7 +18,7 @@ ZOO = Path(__file__).parent / "zoo"
 _spec = importlib.util.spec_from_file_location("scale_equality", ROOT / "benchmarks" / "scale_equality.py")
 assert _spec is not None
 assert _spec.loader is not None
-equality = importlib.util.module_from_spec(_spec)
+equality = sys.modules["scale_equality"] = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(equality)
 
 

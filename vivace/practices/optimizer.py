@@ -181,6 +181,6 @@ PRACTICE = Practice(
     find=never_found,
     change=OtherOptimizer,
     argument="adamw|lamb|larc|lars|lion|muon|nadamw|sgd|shampoo, and :RATE",
-    excludes=("foreach_optimizer", "fused_optimizer", "zero1"),
+    excludes=("foreach_optimizer", "fused_optimizer", "zero1", "fsdp"),
     order=15,
 )
