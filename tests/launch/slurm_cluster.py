@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,6 +55,8 @@ class SlurmCluster:
         self.settings = {"KillWait": 5, "SlurmdTimeout": 10, "GraceTime": 5, **(settings or {})}
         self.user = pwd.getpwuid(os.geteuid()).pw_name
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        # A daemon ends with the thread that started it: one that lives as long as the cluster does.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="starter")
         self.namespaces = os.geteuid() == 0 and self._can_unshare()
 
     @property
@@ -241,9 +244,11 @@ class SlurmCluster:
         if shutil.which("setpriv"):  # they end with this process, even when it is killed
             words = ("setpriv", "--pdeathsig", "KILL", *words)
         with (self.root / f"log/{name}.out").open("ab") as log:
-            self.daemons[name] = subprocess.Popen(
-                words, env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-            )
+            self.daemons[name] = self._starter.submit(
+                lambda: subprocess.Popen(
+                    words, env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                )
+            ).result()
 
     def _check_daemons(self) -> None:
         for name, process in list(self.daemons.items()):

@@ -177,6 +177,11 @@ def test_sacct():
     assert verdict(second, None).state == "out-of-memory"
 
 
+def test_a_job_that_runs_has_no_exit_code_yet_though_sacct_says_0():
+    (job,) = from_sacct("19|RUNNING|0:0|5|10|2026-11-15T05:00:00|gpu_p13|qos_gpu-t3|1|x\n")
+    assert (job.exit_code, job.signal) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("log", "state"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from launch.conftest import Bench
 
@@ -81,6 +82,19 @@ def test_the_job_runs_in_the_chosen_qos_and_sacct_remembers_how_it_ended(bench_w
 
     # The database's rows fill in over a second or two.
     bench.cluster.wait("sacct", lambda: remembered() == ("FAILED", 4, None, 3 * 3600))
+    say_what_a_meter_would_say(bench, record["job_id"], joules=7_200_000)
+    bench.cluster.wait("energy", lambda: shown(bench, record)["energy_j"] == 7_200_000)
+
+
+def shown(bench: Bench, record: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(bench.vivace("status", record["job_id"], "--json").stdout)
+
+
+def say_what_a_meter_would_say(bench: Bench, job: str, joules: int) -> None:
+    """No machine of the test has one: the joules are written where slurmdbd would write them (3 is energy)."""
+    sql = f"update vivace_job_table set tres_alloc = concat(tres_alloc, ',3={joules}') where id_job = {job}"
+    socket = f"{bench.cluster.root}/run/mysql.sock"
+    bench.cluster.run("mariadb", "--no-defaults", "-S", socket, "-u", bench.cluster.user, "slurm_acct_db", "-e", sql)
 
 
 def test_status_asks_sacct_when_the_controller_has_forgotten(bench_with_accounts: Bench, monkeypatch):

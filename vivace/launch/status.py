@@ -83,21 +83,20 @@ def from_sacct(text: str) -> list[JobInfo]:
             continue
         job_id, state, exit_code, elapsed, limit, start, partition, qos, nodes, name = words
         code, _, number = exit_code.partition(":")
-        jobs.append(
-            JobInfo(
-                job_id=job_id,
-                name=name,
-                state=state.split()[0] if state else "UNKNOWN",  # "CANCELLED by 1000"
-                partition=partition,
-                qos=qos,
-                nodes=int(nodes) if nodes.isdigit() else 0,
-                run_s=int(elapsed) if elapsed.isdigit() else None,
-                limit_s=int(limit) * 60 if limit.isdigit() else None,
-                start=start if start not in ("Unknown", "None", "") else None,
-                exit_code=int(code) if code.isdigit() else None,
-                signal=int(number) or None if number.isdigit() else None,
-            )
+        info = JobInfo(
+            job_id=job_id,
+            name=name,
+            state=state.split()[0] if state else "UNKNOWN",  # "CANCELLED by 1000"
+            partition=partition,
+            qos=qos,
+            nodes=int(nodes) if nodes.isdigit() else 0,
+            run_s=int(elapsed) if elapsed.isdigit() else None,
+            limit_s=int(limit) * 60 if limit.isdigit() else None,
+            start=start if start not in ("Unknown", "None", "") else None,
+            exit_code=int(code) if code.isdigit() else None,
+            signal=int(number) or None if number.isdigit() else None,
         )
+        jobs.append(replace(info, exit_code=None, signal=None) if info.active else info)  # sacct says 0:0 of those
     return jobs
 
 
