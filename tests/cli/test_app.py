@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from conftest import environment
 
 import vivace as package
 
@@ -49,3 +50,42 @@ def test_only_the_command_that_is_asked_for_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['vivace.cli.measure']\n"
+
+
+SPEAKS = """
+import sys
+from vivace.cli import app
+sys.stdout, sys.stderr = app._patient(sys.stdout), app._patient(sys.stderr)
+print("a message", file=sys.stderr)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_message_is_seen_at_once_by_who_reads_stderr_through_a_pipe(unbuffered: str):
+    """Job scripts set PYTHONUNBUFFERED; what vivace said came at its end then."""
+    talk = subprocess.Popen(
+        [sys.executable, "-c", SPEAKS], env=environment(PYTHONUNBUFFERED=unbuffered),
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert talk.stdin is not None
+    assert talk.stderr is not None
+    assert talk.stderr.readline() == b"a message\n"  # it lives until its stdin is closed
+    assert talk.poll() is None
+    talk.communicate()
+
+
+FLOODS = """
+import os, sys
+from vivace.cli import app
+os.set_blocking(1, False)
+sys.stdout = app._patient(sys.stdout)
+print("x" * 1_000_000)
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_long_answer_is_whole_also_through_a_pipe_that_does_not_block(unbuffered: str):
+    words = [sys.executable, "-c", FLOODS]
+    done = subprocess.run(words, env=environment(PYTHONUNBUFFERED=unbuffered), capture_output=True, text=True)
+    assert (len(done.stdout), done.stderr) == (1_000_001, "")

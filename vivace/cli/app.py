@@ -6,6 +6,7 @@ import errno
 import importlib
 import io
 import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -92,18 +93,26 @@ class _PatientFile(io.FileIO):
     """
 
     def write(self, data: ReadableBuffer, /) -> int | None:  # type: ignore[override]
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            return memoryview(data).nbytes
-        except OSError as error:
-            if self.fileno() != _STDERR or error.errno not in _NO_ROOM:
-                raise
-            return memoryview(data).nbytes
+        left = memoryview(data).cast("B")
+        size = left.nbytes
+        while left.nbytes:  # a signal may cut a write short, and an unbuffered stream does not look
+            try:
+                written = super().write(left)
+                if written is None:  # someone made the pipe non-blocking, and it is full
+                    select.select([], [self], [])
+                left = left[written or 0 :]
+            except BrokenPipeError:
+                break
+            except OSError as error:
+                if self.fileno() != _STDERR or error.errno not in _NO_ROOM:
+                    raise
+                break
+        return size
 
 
 def _patient(stream: TextIO | None) -> TextIO:
-    """The same stream, which outlives its reader and writes ``?`` for what its encoding lacks."""
+    """The same stream, which outlives its reader and writes ``?`` for what its encoding lacks. It holds back what the
+    stream itself would, and nothing more: with PYTHONUNBUFFERED (set in job scripts) each word is out at once."""
     if stream is None:  # closed by whoever started us: `>&-`
         return open(os.devnull, "w", encoding="utf-8")
     try:
@@ -111,9 +120,13 @@ def _patient(stream: TextIO | None) -> TextIO:
     except (OSError, ValueError):  # replaced by something that is no file
         return stream
     stream.flush()
-    raw = io.BufferedWriter(_PatientFile(number, "w", closefd=False))
+    at_once = bool(getattr(stream, "write_through", False))
+    file = _PatientFile(number, "w", closefd=False)
+    raw = file if at_once else io.BufferedWriter(file)
     errors = "replace" if stream.errors in (None, "strict") else stream.errors
-    return io.TextIOWrapper(raw, stream.encoding, errors, line_buffering=bool(stream.line_buffering))
+    return io.TextIOWrapper(
+        raw, stream.encoding, errors, line_buffering=bool(stream.line_buffering), write_through=at_once
+    )
 
 
 def _check_working_folder() -> None:
