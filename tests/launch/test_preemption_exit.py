@@ -79,6 +79,42 @@ def test_a_warning_after_the_training_is_done_does_not_kill_it(tmp_path: Path, h
     assert (done.returncode, done.stdout) == (0, "exported\n"), done.stderr
 
 
+TERMINATED = """
+import multiprocessing, os, signal, subprocess, sys, time
+from vivace.preemption import Preemption
+
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGTERM):
+        kill(pid, number)
+
+late = Late()
+Preemption().close()
+os.kill(os.getpid(), signal.SIGTERM)
+program = subprocess.Popen(["sleep", "600"])
+program.terminate()
+child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+child.start()
+child.terminate()
+child.join()
+print("exported", program.wait(), child.exitcode, flush=True)
+"""
+
+
+def test_sigterm_after_the_training_is_done_does_not_kill_it_in_a_job(tmp_path: Path):
+    """A finished job would read FAILED. What the script starts can still be terminated; so can it outside Slurm."""
+    script = tmp_path / "train.py"
+    script.write_text(TERMINATED)
+
+    def run(**variables: str) -> tuple[int, str]:
+        words = [sys.executable, str(script)]
+        place = environment(**variables)
+        done = subprocess.run(words, capture_output=True, text=True, env=place, cwd=tmp_path, timeout=600)
+        return done.returncode, done.stdout + done.stderr
+
+    assert run(SLURM_JOB_ID="7") == (0, "exported -15 -15\n")
+    assert run() == (-signal.SIGTERM, "")
+
+
 def test_a_handler_of_the_script_comes_back_after_close():
     seen: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _frame: seen.append(number))

@@ -153,3 +153,13 @@ def test_a_command_that_is_not_there_is_named(bench: Bench):
     assert found["because"] == "the command was not found"
     assert "pyhton" in found["last_error"]
     assert "not found" in found["last_error"]
+
+
+def test_a_job_that_failed_after_its_training_was_done_says_so(bench: Bench):
+    """Rank 0 says it with ``close()``; who kills the job script then makes Slurm call the job FAILED."""
+    ends = 'echo done >"$VIVACE_JOB_FILES.state"; kill -9 $PPID'  # without srun, the script is this one's parent
+    record = bench.submit("--name", "done", "--once", command=["bash", "-c", ends])
+    assert bench.end(record) == "FAILED"
+    found = status(bench, "done")
+    assert found["training_done"]
+    assert found["because"] == "its training was done; it was ended by signal 9"

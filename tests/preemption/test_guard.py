@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -140,3 +141,21 @@ def test_a_full_disk_does_not_keep_the_last_word_back(job: Path, monkeypatch: py
         made.requeue_and_exit()
     assert state(job) == JobState(JobWord.SAVED, f"{os.path.realpath(job)}.pt")
     assert sorted(file.name for file in job.parent.iterdir()) == ["17.pt", "17.state"]
+
+
+def test_a_block_that_is_left_by_an_error_or_by_an_interruption_is_not_done(job: Path):
+    with pytest.raises(ValueError, match="broken"), Preemption():
+        raise ValueError("broken")
+    assert state(job) == JobState(JobWord.LISTENING)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with pytest.raises(SystemExit), Preemption() as made:
+        made.requeue_and_exit()
+    assert state(job) == JobState(JobWord.SAVED)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN  # srun ends the slower ranks with it
+
+
+def test_close_after_an_interruption_does_not_say_done(job: Path):
+    made = Preemption()
+    with pytest.raises(SystemExit), contextlib.closing(made):
+        made.requeue_and_exit()
+    assert state(job) == JobState(JobWord.SAVED)

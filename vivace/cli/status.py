@@ -27,7 +27,7 @@ from vivace.launch.compared import compare, why_not_alike
 from vivace.launch.jobs import JobInfo
 from vivace.launch.logs import Logs, find_logs, find_runs, unreadable_runs
 from vivace.launch.queue import is_job_id, my_jobs
-from vivace.launch.saved import last_checkpoint
+from vivace.launch.saved import last_checkpoint, training_is_done
 from vivace.launch.status import Verdict, ask_tasks, crashes, energy_j, of_array, verdict, whole_run_s
 from vivace.launch.submit import PLAN
 from vivace.launch.words import slurm_time
@@ -131,6 +131,9 @@ def _logs(job: str, output: Path) -> Logs | None:
 def _table(known: JobInfo | None, run: Run | None, logs: Logs | None) -> dict[str, Any]:
     info = known or _forgotten(run)
     found = verdict(info, logs.stderr if logs else None, logs.stdout if logs else None)
+    done = run is not None and training_is_done(Path(run.folder), info.job_id)
+    if done and found.state in ("failed", "timeout", "out-of-memory"):
+        found = replace(found, because=f"its training was done; {found.because}")
     if known is None:
         found = replace(found, because=f"{found.because} (Slurm no longer knows the job)")
     whole_s = whole_run_s(info)
@@ -147,6 +150,7 @@ def _table(known: JobInfo | None, run: Run | None, logs: Logs | None) -> dict[st
         "signal": info.signal,
         "restarts": info.restarts,
         "crashes": len(crashes(Path(run.folder), info.job_id)) if run else 0,
+        "training_done": done,
         **_checkpoint(info, run),
         "ran_s": info.run_s,
         "all_starts_ran_s": whole_s,

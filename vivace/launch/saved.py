@@ -1,4 +1,5 @@
-"""What a job last saved: rank 0 of a command that uses ``vivace.preemption`` notes it beside the logs."""
+"""What a job last saved, and whether its training is done: rank 0 of a command that uses ``vivace.preemption`` notes
+both beside the logs."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vivace.preemption.job_files import read_state
+from vivace.preemption.job_files import JobWord, read_state
 
-__all__ = ["SavedCheckpoint", "last_checkpoint"]
+__all__ = ["SavedCheckpoint", "last_checkpoint", "training_is_done"]
 
 
 @dataclass(frozen=True)
@@ -28,3 +29,9 @@ def last_checkpoint(run_folder: Path, job_id: str) -> SavedCheckpoint | None:
     except OSError:
         return SavedCheckpoint(state.checkpoint, None)
     return SavedCheckpoint(state.checkpoint, datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds"))
+
+
+def training_is_done(run_folder: Path, job_id: str) -> bool:
+    """In the last start of the job. What came after it may have failed: an export, the job script itself."""
+    state = read_state(run_folder / f"{job_id}.state")
+    return state is not None and state.word is JobWord.DONE

@@ -19,9 +19,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from vivace.preemption.job_files import JobFiles, JobWord, is_first_rank
-from vivace.preemption.leaving import WARNINGS, leaving, listening
+from vivace.preemption.leaving import WARNINGS, finished, leaving, listening
 from vivace.preemption.peers import Peers, find_peers
-from vivace.preemption.requeueing import EXIT_INTERRUPTED, max_requeues_of, requeue
+from vivace.preemption.requeueing import EXIT_INTERRUPTED, job_id, max_requeues_of, requeue
 
 __all__ = ["Preemption", "protect_worker"]
 
@@ -56,6 +56,7 @@ class Preemption:
         self.max_requeues = max_requeues_of(os.environ) if max_requeues is None else max_requeues
         self.signal: int | None = None
         self.stopping = False  # True on all ranks once they agreed to stop
+        self._interrupted = False  # after requeue_and_exit
         self._every_steps = save_every_steps
         self._every_s = None if save_every_minutes is None else save_every_minutes * 60
         self._steps, self._since_s = 0, time.monotonic()
@@ -73,9 +74,8 @@ class Preemption:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() == self._pid:
             self.signal = number
-        elif number == signal.SIGTERM:  # a child that was forked with our handler must still be stoppable
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+        else:
+            _end_child(number)
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -127,6 +127,7 @@ class Preemption:
         container) the exit code tells the batch script to do it.
         """
         self._peers = self._peers or find_peers()
+        self._interrupted = True
         for number in SIGNALS:  # from here on nothing may interrupt: srun signals the slower ranks when one has ended
             signal.signal(number, signal.SIG_IGN)
         if self._peers is not None:
@@ -148,20 +149,45 @@ class Preemption:
         return requeue(self.max_requeues)
 
     def close(self) -> None:
-        """Stop listening: the training is done. Handlers that the script had before come back; a warning that comes
-        later and that nobody waits for is ignored, for its default action is to kill the process."""
+        """Stop listening: the training is done. Handlers that the script had before come back. A signal that nobody
+        waits for does not kill a training that is done: warnings are ignored, and in a job of Slurm's SIGTERM, too,
+        which is followed by SIGKILL there."""
+        if self._interrupted:  # it is not done: a ``with`` block, or a ``finally``, that requeue_and_exit leaves
+            return
         self._answer()
         if self._job is not None:
             self._job.say(JobWord.DONE)
+        if job_id() is not None:
+            finished.add(self._pid)
+        self._give_back()
+
+    def _give_back(self) -> None:
         for number, handler in self._previous.items():
-            late_warning = number in WARNINGS and handler is signal.SIG_DFL
-            signal.signal(number, signal.SIG_IGN if late_warning else handler)
+            if handler is signal.SIG_DFL and number in WARNINGS:
+                handler = signal.SIG_IGN
+            elif handler is signal.SIG_DFL and self._pid in finished:
+                handler = self._ignore  # not SIG_IGN, which programs that the script starts now would inherit
+            signal.signal(number, handler)
+
+    def _ignore(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            _end_child(number)
 
     def __enter__(self) -> Preemption:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is None:
+            self.close()
+        elif not self._interrupted:  # it failed
+            self._give_back()
+
+
+def _end_child(number: int) -> None:
+    """A child that was forked with our handler must still be stoppable; a warning does not kill it."""
+    if number == signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 def protect_worker(_worker: int = 0) -> None:

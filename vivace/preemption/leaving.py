@@ -13,12 +13,13 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["WARNINGS", "agreeing", "initialized_distributed", "leaving", "listening"]
+__all__ = ["WARNINGS", "agreeing", "finished", "initialized_distributed", "leaving", "listening"]
 
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
 _LET_GO_S = 0.2  # for a thread that a busy machine has put off
 
 agreeing: set[int] = set()  # processes that have a gloo group of ours
+finished: set[int] = set()  # processes of Slurm jobs that have closed their guard
 leaving: set[int] = set()  # processes that end because all ranks agreed to
 listening: set[int] = set()  # processes whose handlers are ours
 
@@ -35,6 +36,8 @@ def _ignore_late_warnings() -> None:
     if os.getpid() in listening:
         for number in WARNINGS:
             signal.signal(number, signal.SIG_IGN)
+    if os.getpid() in finished and signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _end_process_groups() -> None:
