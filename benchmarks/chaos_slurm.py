@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import queue
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -55,7 +56,7 @@ def random_plan(number: int, site: Site, asked: argparse.Namespace) -> Plan:
     possible: list[Fault] = []
     while not possible:
         (shape,) = dice.choices(list(shapes), list(shapes.values()))
-        possible = [fault for fault in faults_for(shape.launcher, site.real_disks) if asked.only in fault.name]
+        possible = [fault for fault in faults_for(shape.launcher, site.real_disks) if re.search(asked.only, fault.name)]
     faults = _drawn(dice, possible, dice.randint(4, 8))
     options = ["--time=30:00"]
     if not any(NO_REQUEUE in fault.options for fault in faults):
@@ -153,7 +154,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=8, choices=range(3, 100), metavar="N", help="Trials at a time.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=40.0, help="No new trial begins after that.")
-    parser.add_argument("--only", default="", help="Faults whose name holds this.")
+    parser.add_argument("--only", default="", help="Faults whose name matches this regular expression.")
     parser.add_argument("--launcher", default="", help="Launchers whose name holds this.")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--keep", default="", help="Folder for the files of trials that break a law.")

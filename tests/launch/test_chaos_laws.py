@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from launch.chaos import waiting
 from launch.chaos.faults import FAULTS
-from launch.chaos.laws import Law, Outcome, Seen, broken_by_end, broken_by_fault, steps_lost
+from launch.chaos.laws import Law, Outcome, Seen, broken_by_end, broken_by_fault, starts_before, steps_lost
 from launch.chaos.strike import Expect
 from launch.chaos.training import STEPS, Life, lives_in
 
@@ -39,10 +39,20 @@ HELD = Seen(
         ({"expect": Expect.UNTOUCHED, "lives": (Life(0, 20),), "outcome": Outcome.WENT_ON}, None),
         ({"expect": Expect.REQUEUED, "outcome": Outcome.ENDED, "all_ranks_done": True}, Law.FALSE_FAILED),
         ({"expect": Expect.CRASHES, "outcome": Outcome.ENDED, "all_ranks_done": True}, None),
+        ({"outcome": Outcome.ENDED, "finished_before": True, "all_ranks_done": True}, Law.FALSE_FAILED),
+        (
+            {"expect": Expect.TERMINATES, "outcome": Outcome.ENDED, "finished_before": True, "all_ranks_done": True},
+            None,
+        ),
     ],
 )
 def test_a_fault_breaks_this_law_or_none(change: dict[str, object], law: Law | None):
     assert broken_by_fault(replace(HELD, **change)) == ([] if law is None else [law])  # type: ignore[arg-type]
+
+
+def test_the_first_start_of_a_job_that_was_held_up_while_it_imported_is_not_a_second_one():
+    assert starts_before(Expect.UNTOUCHED, []) == starts_before(Expect.UNTOUCHED, [Life(0, 5)]) == 1
+    assert starts_before(Expect.SAVES, []) == 0
 
 
 def test_what_reads_completed_has_its_last_step_and_the_same_weights():

@@ -71,27 +71,27 @@ def _step_signal(name: str) -> Happening:
 
 
 SIGNAL, EXPECT = signal.Signals, Expect
-for _number in (SIGNAL.SIGUSR1, SIGNAL.SIGUSR2):
+for _number in (SIGNAL.SIGUSR1, SIGNAL.SIGUSR2, SIGNAL.SIGTERM):
     _add(f"{_number.name} to a rank", EXPECT.SAVES, _signal(Role.RANK, _number))
-_add("SIGTERM to a rank", EXPECT.TERMINATES, _signal(Role.RANK, SIGNAL.SIGTERM))
 for _number in (SIGNAL.SIGKILL, SIGNAL.SIGSEGV, SIGNAL.SIGINT, SIGNAL.SIGHUP):
     _add(f"{_number.name} to a rank", EXPECT.CRASHES, _signal(Role.RANK, _number))
-for _name, _expect in (("USR1", EXPECT.SAVES), ("USR2", EXPECT.SAVES), ("TERM", EXPECT.TERMINATES)):
+for _name, _launchers in (("USR1", WITH_SRUN), ("USR2", WITH_SRUN), ("TERM", SRUN_RANKS)):
     # Without srun there is no step but the batch script's, which such a signal does not reach.
-    _add(f"SIG{_name} to all processes of the step", _expect, _step_signal(_name), launchers=WITH_SRUN)
+    _add(f"SIG{_name} to all processes of the step", EXPECT.SAVES, _step_signal(_name), launchers=_launchers)
+_add("SIGTERM to torchrun and its ranks", EXPECT.TERMINATES, _step_signal("TERM"), launchers=WITH_TORCHRUN)
 _add("SIGUSR1 to torchrun", EXPECT.UNTOUCHED, _signal(Role.TORCHRUN, SIGNAL.SIGUSR1), launchers=WITH_TORCHRUN)
 _add("SIGTERM to torchrun", EXPECT.TERMINATES, _signal(Role.TORCHRUN, SIGNAL.SIGTERM), launchers=WITH_TORCHRUN)
 for _number in (SIGNAL.SIGKILL, SIGNAL.SIGINT, SIGNAL.SIGHUP):
     _add(f"{_number.name} to torchrun", EXPECT.CRASHES, _signal(Role.TORCHRUN, _number), launchers=WITH_TORCHRUN)
 _add("SIGUSR1 to srun", EXPECT.SAVES, _signal(Role.SRUN, SIGNAL.SIGUSR1), launchers=SRUN_RANKS)
-_add("SIGTERM to vivace run", EXPECT.TERMINATES, _signal(Role.RUN, SIGNAL.SIGTERM), launchers=WITH_VIVACE)
+_add("SIGTERM to vivace run", EXPECT.SAVES, _signal(Role.RUN, SIGNAL.SIGTERM), launchers=WITH_VIVACE)
 _add("SIGUSR1 to vivace run", EXPECT.SAVES, _signal(Role.RUN, SIGNAL.SIGUSR1), launchers=WITH_VIVACE)
 _add("SIGKILL to vivace run", EXPECT.CRASHES, _signal(Role.RUN, SIGNAL.SIGKILL), launchers=WITH_VIVACE)
 _add("SIGTERM to srun", EXPECT.ANY, _signal(Role.SRUN, SIGNAL.SIGTERM), launchers=WITH_SRUN)
 _add("SIGKILL to srun", EXPECT.CRASHES, _signal(Role.SRUN, SIGNAL.SIGKILL), launchers=WITH_SRUN)
 _add("SIGUSR1 to the batch script", EXPECT.SAVES, _signal(Role.SCRIPT, SIGNAL.SIGUSR1), weight=4)
 for _number in (SIGNAL.SIGTERM, SIGNAL.SIGHUP, SIGNAL.SIGINT):
-    _add(f"{_number.name} to the batch script", EXPECT.TERMINATES, _signal(Role.SCRIPT, _number))
+    _add(f"{_number.name} to the batch script", EXPECT.SAVES, _signal(Role.SCRIPT, _number))
 _add("SIGKILL to the batch script", EXPECT.ANY, _signal(Role.SCRIPT, SIGNAL.SIGKILL), weight=1)
 _add("a rank stopped and continued", EXPECT.UNTOUCHED, _pause(Role.RANK))
 _add("torchrun stopped and continued", EXPECT.UNTOUCHED, _pause(Role.TORCHRUN), launchers=WITH_TORCHRUN)
@@ -320,7 +320,7 @@ def _seconds(text: str) -> int:
     return total + 86400 * int(days or 0)
 
 
-_add("preempted", EXPECT.REQUEUED, _preempted, options=(PREEMPTIBLE,), launchers=ONE_NODE, weight=3)
+_add("preempted", EXPECT.REQUEUED, _preempted, options=(PREEMPTIBLE,), launchers=ONE_NODE, weight=3, slow=True)
 _add("time limit", EXPECT.SAVES, _time_limit, options=("--signal-lead=45",), weight=3, slow=True)
 _add("time limit without a warning", EXPECT.ANY, _time_limit, options=(NO_REQUEUE,), weight=2, slow=True)
 

@@ -10,7 +10,7 @@ from enum import Enum
 from launch.chaos.strike import Expect
 from launch.chaos.training import SAVE_STEPS, STEPS, Life
 
-__all__ = ["Law", "Outcome", "Seen", "broken_by_end", "broken_by_fault", "steps_lost"]
+__all__ = ["Law", "Outcome", "Seen", "broken_by_end", "broken_by_fault", "starts_before", "steps_lost"]
 
 
 class Law(Enum):
@@ -49,6 +49,12 @@ class Seen:
     finished_before: bool
     all_ranks_done: bool
     """All ranks say that they are done, in the life that the fault came into."""
+
+
+def starts_before(expect: Expect, lives: Sequence[Life]) -> int:
+    """Starts that are not the fault's doing. A job that still imports when it is only held up has not begun its first
+    one, which is then none too many."""
+    return max(len(lives), 1) if expect is Expect.UNTOUCHED else len(lives)
 
 
 def steps_lost(lives: Sequence[Life]) -> list[int]:

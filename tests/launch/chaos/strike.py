@@ -27,7 +27,7 @@ class Expect(Enum):
 
     UNTOUCHED = "goes on"
     SAVES = "saves, is requeued, loses nothing"
-    TERMINATES = "the same; after the training is done SIGTERM ends a process as ever"
+    TERMINATES = "the same; after the training is done it ends torchrun as ever"
     REQUEUED = "is requeued by Slurm"
     CRASHES = "ends, and is tried again where that was asked for"
     ANY = "only the general laws"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from launch.chaos.laws import Law, Outcome, Seen, broken_by_end, broken_by_fault, steps_lost
+from launch.chaos.laws import Law, Outcome, Seen, broken_by_end, broken_by_fault, starts_before, steps_lost
 from launch.chaos.processes import Role, processes
 from launch.chaos.site import Site
 from launch.chaos.strike import Expect, Fault, Missed, Strike
@@ -162,9 +162,7 @@ class _Trial:
 
     def _strike(self, planned: Planned) -> Hit:
         training, began_s = self.training, time.monotonic()
-        lives, done = len(training.lives()), training.ranks_done()
-        if planned.fault.expect is Expect.UNTOUCHED:  # what still imports and then begins was not started again
-            lives = max(lives, 1)
+        lives, done = starts_before(planned.fault.expect, training.lives()), training.ranks_done()
         hit = Hit(self.plan, planned.fault.name, training.job, self.last_step(), training.saved_step())
         with planned.fault.happens(Strike(self.site, training, self.dice)):
             untrue_words = self._untrue_in_silence() if planned.fault.silences else self._untrue()
