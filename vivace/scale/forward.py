@@ -16,6 +16,7 @@ from vivace.measure.inside.patches import in_place_of
 from vivace.scale.errors import ScaleError
 from vivace.scale.fsdp import Sharding
 from vivace.scale.plan import Planner, Replicated, Split, signature
+from vivace.scale.same_batches import SameBatches
 
 __all__ = ["Forwards"]
 
@@ -27,11 +28,13 @@ class Forwards:
     def __init__(
         self,
         planner: Planner,
+        batches: SameBatches,
         meet: Callable[[torch.nn.Module], None],
         tell: Callable[[], None],
         sharding: Sharding | None = None,
     ) -> None:
-        self.planner, self.meet, self.tell, self.sharding = planner, meet, tell, sharding
+        self.planner, self.batches, self.meet, self.tell = planner, batches, meet, tell
+        self.sharding = sharding
         self.pid = os.getpid()
         self.plans: WeakKeyDictionary[torch.nn.Module, dict[Any, Any]] = WeakKeyDictionary()
         self.calls: WeakKeyDictionary[torch.nn.Module, dict[Any, int]] = WeakKeyDictionary()
@@ -87,6 +90,7 @@ class Forwards:
         if is_new:
             self.plans[root], self.calls[root] = {}, {}
             self.meet(root)
+        self.batches.of_call(root, args, kwargs)
         if self.sharding is not None:
             call = self.sharding.around(root, call)
         key = signature(root, args, kwargs)

@@ -180,8 +180,8 @@ class Gradients:
         original = torch.autograd.grad
 
         def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            results = original(outputs, inputs, *args, **kwargs)
-            asked = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+            asked = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)  # model.parameters() gives once
+            results = original(outputs, asked, *args, **kwargs)
             return tuple(
                 mean_over_ranks(result, self.group) if result is not None and self._knows(tensor) else result
                 for tensor, result in zip(asked, results)

@@ -31,6 +31,7 @@ from vivace.scale.place import ScalePlace
 from vivace.scale.plan import Planner
 from vivace.scale.programs import Programs
 from vivace.scale.row_edges import whole_at_the_edges
+from vivace.scale.same_batches import SameBatches
 from vivace.scale.sharded import Sharded
 from vivace.scale.stopping import stop_together
 from vivace.scale.telling import Telling, gradient_bytes
@@ -61,7 +62,7 @@ def install(place: ScalePlace, keeps: Keeps, tell: Tell) -> None:
     decisions = Decisions(region)
     gradients = Gradients(group)
     group.average_too = lambda leaf: gradients.add([leaf])
-    states = SharedStates(group) if keeps is Keeps.SHARES_OF_STATES else None
+    states = SharedStates(group, lambda: told()) if keeps is Keeps.SHARES_OF_STATES else None
     sharding = Sharding(group, gradients, engine) if engine is not None else None
 
     def meet(root: torch.nn.Module) -> None:
@@ -71,11 +72,12 @@ def install(place: ScalePlace, keeps: Keeps, tell: Tell) -> None:
         if sharding is not None:
             sharding.steps.go_last()
 
-    forwards = Forwards(Planner(region, decisions), meet, lambda: told(), sharding)
-    loaders = OwnRows(group, lambda: told())
+    batches = SameBatches(group)
+    forwards = Forwards(Planner(region, decisions), batches, meet, lambda: told(), sharding)
+    loaders = OwnRows(group, batches, lambda: told())
 
     def told() -> None:
-        notes = sharding.notes() if sharding is not None else []
+        notes = [note for each in (states, sharding) if each is not None for note in each.notes()]
         tell(_split(forwards, loaders), dict(forwards.whole), dict(loaders.whole), place.world, notes)
 
     def trained() -> list[torch.Tensor | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from vivace.scale.errors import ScaleError
 from vivace.scale.group import Group
 from vivace.scale.layout import Layout
 from vivace.scale.rows import Rows
+from vivace.scale.same_batches import SameBatches
 from vivace.scale.shares import Shares
 
 __all__ = ["OwnPart", "OwnRows", "keeps_a_generator"]
@@ -37,16 +39,18 @@ class OwnPart:
 
     data: Any
     size: int
+    asked: int
+    """Stands for the samples of the whole batch."""
     drew: bool = False
 
     def pin_memory(self, device: Any = None) -> OwnPart:
         pin: Any = _utils.pin_memory.pin_memory
-        return OwnPart(pin(self.data, device), self.size, self.drew)
+        return OwnPart(pin(self.data, device), self.size, self.asked, self.drew)
 
 
 class OwnRows:
-    def __init__(self, group: Group, tell: Callable[[], None]) -> None:
-        self.group, self.tell = group, tell
+    def __init__(self, group: Group, batches: SameBatches, tell: Callable[[], None]) -> None:
+        self.group, self.batches, self.tell = group, batches, tell
         self.are_cut = False  # a batch of which each rank has its rows was handed to the script
         self.whole: dict[str, str] = {}
         """Name of a dataset → why every rank loads all of it."""
@@ -87,7 +91,7 @@ class OwnRows:
                 return whole
             shares = Shares(len(asked), rank, world)
             data = original(fetcher, asked[shares.start : shares.start + shares.mine])
-            return OwnPart(data, len(asked), drew=before != _chance())
+            return OwnPart(data, len(asked), zlib.crc32(repr(asked).encode()), drew=before != _chance())
 
         return in_place_of(original, fetch)
 
@@ -107,6 +111,7 @@ class OwnRows:
                 "the dataset draws random numbers for some of its samples only: "
                 "give its loader a collate_fn, then every rank loads whole batches"
             )
+        self.batches.of_loader(batch.asked)
         if not self.are_cut:
             self.are_cut = True
             self.tell()

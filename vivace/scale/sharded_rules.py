@@ -117,6 +117,8 @@ def _in_place(func: Any, args: Any, kwargs: Any) -> Any:
     target = args[0]
     if not isinstance(target, Sharded):
         return UNKNOWN
+    if _needs_gradient((*args[1:], *kwargs.values())):
+        raise ScaleError(f"{func.__name__} writes a value that has a gradient into a tensor that lies on several ranks")
     found = _operands(args[1:], kwargs, target)
     if found is None:
         return UNKNOWN

@@ -18,19 +18,10 @@ from torch.optim.optimizer import (
 )
 
 from vivace.measure.inside.patches import in_place_of
+from vivace.scale.optimizers import steps_entry_by_entry
 from vivace.scale.sharded import Sharded
 
-__all__ = ["ShardedSteps", "steps_entry_by_entry"]
-
-_ENTRY_BY_ENTRY = frozenset(
-    {"SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "Adagrad", "Adadelta", "ASGD"}
-)
-
-
-def steps_entry_by_entry(optimizer: torch.optim.Optimizer) -> bool:
-    """By the class whose ``step`` it is: one of the script's own may look at a parameter as a whole."""
-    home = next(kind for kind in type(optimizer).__mro__ if "step" in vars(kind))
-    return home.__module__.startswith("torch.optim.") and home.__name__ in _ENTRY_BY_ENTRY
+__all__ = ["ShardedSteps"]
 
 
 class ShardedSteps:
@@ -67,22 +58,25 @@ class ShardedSteps:
             self._cut(optimizer, [each for each in parameters if each in optimizer.state])
 
     def _cut(self, optimizer: torch.optim.Optimizer, parameters: list[Any]) -> None:
+        """The dictionary of a state stays: an optimizer that is stepping (L-BFGS, in whose closure a model is called
+        for the first time) holds it."""
         leaf = steps_entry_by_entry(optimizer)
         for parameter in parameters:
             state = optimizer.state.pop(parameter)
-            rows = {name: _own_rows(value, parameter) for name, value in state.items()}
-            if leaf:
-                optimizer.state[parameter._leaf] = rows
-            else:
-                optimizer.state[parameter] = _as_seen(rows, parameter)
+            for name, value in state.items():
+                if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+                    rows = value._local if isinstance(value, Sharded) else parameter.own_rows(value).clone()
+                    state[name] = rows if leaf else parameter.like(rows)
+            optimizer.state[parameter._leaf if leaf else parameter] = state
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
     def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         self.before()
-        if not any(isinstance(each, Sharded) for each in _parameters(optimizer)):
-            return
-        if steps_entry_by_entry(optimizer):
+        sharded: list[Any] = [each for each in _parameters(optimizer) if isinstance(each, Sharded)]
+        if sharded and steps_entry_by_entry(optimizer):
+            # A step whose closure called the model for the first time has left the states with the parameters.
+            self._cut(optimizer, [each for each in sharded if each in optimizer.state])
             self._seen[id(optimizer)] = [group["params"] for group in optimizer.param_groups]
             for group in optimizer.param_groups:
                 group["params"] = [each._leaf if isinstance(each, Sharded) else each for each in group["params"]]
@@ -132,15 +126,8 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Any]:
     return [each for group in optimizer.param_groups for each in group["params"]]
 
 
-def _own_rows(value: Any, parameter: Sharded) -> Any:
-    if isinstance(value, Sharded):
-        return value._local
-    is_like = isinstance(value, torch.Tensor) and value.shape == parameter.shape
-    return parameter.own_rows(value).clone() if is_like else value
-
-
 def _as_seen(state: dict[str, Any], parameter: Sharded) -> dict[str, Any]:
-    """The rows of a state as the script sees them. A step count has no dimension, a parameter's state has one."""
+    """The rows of a state of ``steps_entry_by_entry`` as the script sees them. A step count has no dimension."""
     rows = parameter._local.shape
     return {
         name: parameter.like(value)

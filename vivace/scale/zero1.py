@@ -1,13 +1,18 @@
 """Each rank keeps the optimizer's state of its share of the parameters, and updates those; the others get the values.
 
 The script's optimizer object stays. While it steps it sees this rank's parameters only; ``state_dict`` is put together
-from all ranks, and what is loaded is cut again. A step with a closure (L-BFGS) runs whole on every rank.
+from all ranks, and what is loaded is cut again.
+
+An optimizer that is not known to treat each parameter by itself steps whole on every rank, with the reason told. So
+does one that is given a closure, which must see all parameters.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
@@ -19,6 +24,7 @@ from torch.optim.optimizer import (
 
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale.group import Group
+from vivace.scale.optimizers import steps_parameter_by_parameter
 
 __all__ = ["SharedStates", "owners"]
 
@@ -39,8 +45,13 @@ def owners(sizes: list[int], world: int) -> list[int]:
 
 
 class SharedStates:
-    def __init__(self, group: Group) -> None:
-        self.group = group
+    """``tell`` is called when an optimizer was met whose states cannot be shared out."""
+
+    def __init__(self, group: Group, tell: Callable[[], None]) -> None:
+        self.group, self.tell = group, tell
+        self.replicated: dict[str, str] = {}
+        """Name of an optimizer → why every rank keeps its state."""
+        self._stepped_whole: WeakSet[torch.optim.Optimizer] = WeakSet()
         self._whole: dict[int, list[list[torch.Tensor]]] = {}  # optimizer → its groups' parameters, while it steps
 
     def install(self) -> None:
@@ -58,8 +69,30 @@ class SharedStates:
         parameters = [each for group in optimizer.param_groups for each in group["params"]]
         return list(zip(parameters, owners([each.numel() for each in parameters], self.group.world)))
 
+    def notes(self) -> list[str]:
+        names: dict[str, list[str]] = {}
+        for name, reason in self.replicated.items():
+            names.setdefault(reason, []).append(name)
+        return [f"every rank keeps the state of {', '.join(each)}: {reason}" for reason, each in names.items()]
+
+    def _is_shared(self, optimizer: torch.optim.Optimizer) -> bool:
+        return optimizer not in self._stepped_whole and steps_parameter_by_parameter(optimizer)
+
+    def _step_whole(self, optimizer: torch.optim.Optimizer, reason: str) -> None:
+        """From here on. What the others know of its state so far comes to this rank."""
+        if self._is_shared(optimizer):
+            self._put_together(optimizer)
+        self._stepped_whole.add(optimizer)
+        if type(optimizer).__name__ not in self.replicated:
+            self.replicated[type(optimizer).__name__] = reason
+            self.tell()
+
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if any(callable(word) for word in args[1:]) or kwargs.get("closure") is not None:  # args[0]: the optimizer
+            self._step_whole(optimizer, "its step is given a closure, which sees all parameters")
+        elif not steps_parameter_by_parameter(optimizer):
+            self._step_whole(optimizer, "its step is not known to treat each parameter by itself")
+        if optimizer in self._stepped_whole:
             return
         owned = self._owned(optimizer)
         for parameter, _ in owned:
@@ -92,17 +125,21 @@ class SharedStates:
         original = torch.optim.Optimizer.state_dict
 
         def state_dict(optimizer: torch.optim.Optimizer) -> Any:
-            owned = self._owned(optimizer)
-            for parameter, owner in owned:
-                if state := self._exchanged(optimizer.state.get(parameter), owner, parameter):
-                    optimizer.state[parameter] = state
+            if not self._is_shared(optimizer):
+                return original(optimizer)
+            self._put_together(optimizer)
             try:
                 return original(optimizer)
             finally:
-                self._drop_others(optimizer, owned)
+                self._drop_others(optimizer)
 
         stand_in: Any = in_place_of(original, state_dict)
         torch.optim.Optimizer.state_dict = stand_in  # type: ignore[method-assign]
+
+    def _put_together(self, optimizer: torch.optim.Optimizer) -> None:
+        for parameter, owner in self._owned(optimizer):
+            if state := self._exchanged(optimizer.state.get(parameter), owner, parameter):
+                optimizer.state[parameter] = state
 
     def _exchanged(self, state: Any, owner: int, parameter: torch.Tensor) -> dict[str, Any]:
         """The owner's state of a parameter, on every rank."""
@@ -128,13 +165,14 @@ class SharedStates:
 
         def load_state_dict(optimizer: torch.optim.Optimizer, state_dict: Any) -> None:
             original(optimizer, state_dict)
-            self._drop_others(optimizer, self._owned(optimizer))
+            if self._is_shared(optimizer):
+                self._drop_others(optimizer)
 
         stand_in: Any = in_place_of(original, load_state_dict)
         torch.optim.Optimizer.load_state_dict = stand_in  # type: ignore[method-assign]
 
-    def _drop_others(self, optimizer: torch.optim.Optimizer, owned: list[tuple[torch.Tensor, int]]) -> None:
-        for parameter, owner in owned:
+    def _drop_others(self, optimizer: torch.optim.Optimizer) -> None:
+        for parameter, owner in self._owned(optimizer):
             if owner != self.group.rank:
                 optimizer.state.pop(parameter, None)
 
