@@ -31,6 +31,7 @@ MAY_IMPORT_TORCH = (
     "vivace.methods.",
     "vivace.measure.inside.",
     "vivace.practices.engine.entry",
+    "vivace.practices.graphs.",
     "vivace.practices.engine.parts",
     "vivace.practices.engine.probes",
     "vivace.practices.engine.trained",

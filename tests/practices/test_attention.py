@@ -1,4 +1,4 @@
-"""Attention: found when scores are written out; changed from outside only where the script switched the kernels off."""
+"""Attention: found when scores are written out; fused where that gives the same, or switched on again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from practices.changed import run_with
+from practices.changed import WITHOUT_CPP, run_here, run_with
 from practices.evidence import measurement
 
 from vivace.practices.attention import find
@@ -23,7 +23,7 @@ def test_found_when_scores_are_written_out():
     found = find(measurement(**BY_HAND))
     assert found is not None
     assert found.exposed_ms == pytest.approx(45.0)
-    assert found.why_not == "attention is written out in the model: only its author can change it"
+    assert found.why_not is None
 
 
 def test_what_is_elementwise_elsewhere_is_not_the_attentions():
@@ -46,7 +46,6 @@ def test_the_lines_fit_the_model(structure: dict, line: str):
     found = find(measurement(roles=ROLES, structure={"softmax_squares": 12, **structure}))
     assert found is not None
     assert line in (found.by_hand or "")
-    assert (found.why_not is None) == ("attention_setting" in structure)
 
 
 def test_kernels_that_the_script_switched_off_can_be_switched_on_from_outside():
@@ -115,7 +114,82 @@ def test_the_kernels_are_on_again(tmp_path: Path):
 
 def test_where_nothing_is_off_it_says_so(tmp_path: Path):
     done = run_with(script(""), ["attention"], tmp_path)
-    assert done.told["attention"].startswith("no fused attention is switched off")
+    assert done.told["attention"] == "Net computes no softmax: it has no attention by hand"
+
+
+BY_HAND_SCRIPT = """
+import json, math, torch
+from torch import nn
+from torch.nn import functional as F
+torch.manual_seed(0)
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.drop = nn.Linear(16, 48), nn.Dropout(DROP)
+        self.register_buffer("bias", torch.tril(torch.ones(32, 32)).view(1, 1, 32, 32))
+    def forward(self, x):
+        B, T, C = x.size()
+        q, k, v = (t.view(B, T, 2, C // 2).transpose(1, 2) for t in self.qkv(x).split(C, dim=2))
+        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))
+        att = self.drop(F.softmax(att, dim=-1))
+        KEEP
+        return (att @ v).transpose(1, 2).contiguous().view(B, T, C)
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(50, 16), nn.Linear(16, 50)
+        self.blocks = nn.ModuleList([Attention() for _ in range(3)])
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x)
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+losses = []
+for step in range(6):
+    tokens = torch.randint(0, 50, (4, 20 if step % 2 else 24))
+    loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.item())
+model.eval()
+losses.append(model(tokens).sum().item())
+print(json.dumps([losses, sorted(model.state_dict())]))
+"""
+
+
+@pytest.mark.parametrize("with_also", [[], ["compile"]], ids=["alone", "compiled"])
+def test_attention_by_hand_is_fused(with_also: list[str], tmp_path: Path):
+    text = (WITHOUT_CPP if with_also else "") + BY_HAND_SCRIPT.replace("DROP", "0.0").replace("KEEP", "")
+    losses, names = run_here(text)
+    done = run_with(text, ["attention", *with_also], tmp_path)
+    assert done.told["attention"] == "applied: attention by hand through scaled_dot_product_attention (causal)"
+    assert done.printed[0] == pytest.approx(losses, rel=1e-4)
+    assert done.printed[1] == names
+
+
+def test_weights_that_a_block_returns_and_the_model_drops(tmp_path: Path):
+    """The block itself cannot be changed; the model as a whole can."""
+    text = BY_HAND_SCRIPT.replace("DROP", "0.0").replace("KEEP", "").replace("x = x + block(x)", "x = x + block(x)[0]")
+    text = text.replace(
+        "return (att @ v).transpose(1, 2).contiguous().view(B, T, C)",
+        "return (att @ v).transpose(1, 2).contiguous().view(B, T, C), att",
+    )
+    done = run_with(text, ["attention"], tmp_path)
+    assert done.told["attention"] == "applied: attention by hand through scaled_dot_product_attention (causal)"
+    assert done.printed[0] == pytest.approx(run_here(text)[0], rel=1e-4)
+
+
+def test_attention_whose_weights_the_script_keeps_is_left(tmp_path: Path):
+    text = BY_HAND_SCRIPT.replace("DROP", "0.1").replace("KEEP", "self.seen = att")
+    done = run_with(text, ["attention"], tmp_path)
+    assert done.told["attention"] == (
+        "attention by hand is left as it is: the scores or the weights of its attention are used elsewhere"
+    )
+    assert done.printed == run_here(text)
 
 
 TRANSFORMERS = """

@@ -77,15 +77,19 @@ class Compile(Change):
 def _compile(block: torch.nn.Module, mode: str | None) -> None:
     """In place. dynamo skips the frames of torch's own files, so ``compile()`` of a Sequential of built-in layers
     compiles nothing; called from a frame of ours, they are part of it."""
+    from vivace.practices.graphs.backends import before_inductor
+
+    backend = before_inductor(mode)
+    how: dict[str, Any] = {"mode": mode} if backend is None else {"backend": backend}
     if type(block).forward.__module__.partition(".")[0] != "torch":
-        block.compile(mode=mode)
+        block.compile(**how)
         return
     call = block._call_impl
 
     def whole(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
 
-    block._compiled_call_impl = torch.compile(whole, mode=mode)
+    block._compiled_call_impl = torch.compile(whole, **how)
 
 
 def _draw_as_eager_code_does() -> None:

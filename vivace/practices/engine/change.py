@@ -34,6 +34,9 @@ class Change:
         self.refused: str | None = None  # why it was not
         self.failed = False  # that reason is an error of the practice's own
 
+    undecided = False
+    """More steps are needed to say what became of it."""
+
     # -- before the process starts (called by the parent) ----------------------------------------------------------
 
     def environment(self) -> dict[str, str]:

@@ -75,10 +75,12 @@ class _Told:
     """What became of each practice. Written after a few steps (when every part exists), and at the end."""
 
     AFTER_STEPS = 2
+    AT_LATEST = 6
 
     def __init__(self, request: ProcessRequest, changes: dict[str, Change]) -> None:
         self.request, self.changes = request, changes
         self.steps = 0
+        self.told = False
         self.pid = os.getpid()
 
     def watch(self) -> None:
@@ -87,7 +89,10 @@ class _Told:
 
     def on_step(self) -> None:
         self.steps += 1
-        if self.steps == self.AFTER_STEPS:
+        if self.told or self.steps < self.AFTER_STEPS:
+            return
+        if self.steps >= self.AT_LATEST or not any(change.undecided for change in self.changes.values()):
+            self.told = True
             self._write("practices")
             if self.request.strict:
                 self._stop_unless_all_applied()
