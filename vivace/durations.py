@@ -77,5 +77,12 @@ class Duration:
             for word, size in (("h", 3600), ("min", 60)):
                 if self.amount >= size and self.amount % (size / 4) == 0:
                     return f"{self.amount / size:g}{word}"
-        amount = int(self.amount) if self.amount.is_integer() and self.amount < 1e7 else self.amount
-        return f"{amount!r}{self.unit}"
+        return f"{_number(self.amount)}{self.unit}"
+
+
+def _number(amount: float) -> str:
+    """The shortest text that is the same number: 1e9, 2000, 2.5."""
+    short = f"{amount:g}".replace("e+0", "e").replace("e+", "e")
+    if amount.is_integer() and amount < 1e7:
+        return str(int(amount))
+    return short if float(short) == amount else repr(amount)

@@ -52,7 +52,7 @@ def test_what_cannot_run_is_refused_before_a_process_starts(tmp_path: Path, viva
     for words, reason, hint in (
         (["gpt", "--layout", "dp3,tp2", "--ranks", "8"], "needs 6 processes, and there are 8", "dp4,tp2"),
         (["resnet18", "--layout", "tp2"], "it has no tp plan", "dp2"),
-        (["bert"], "no model called 'bert'", "one of gpt"),
+        (["bert"], "no recipe or model called 'bert'", "models are gpt"),
         (["gpt", "--set", "optim.lrr=1"], "no setting 'optim.lrr'", "did you mean lr?"),
         (["gpt", "--layout", "xy3"], "not known: xy3", "dp2 replicas"),
     ):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from records.test_plan import plan
 
-from vivace.cli.train import _layout
+from vivace.cli.train_layout import _layout
 from vivace.errors import UserError
 from vivace.records.layout import Layout
 from vivace.records.plan import Plan

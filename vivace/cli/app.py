@@ -31,7 +31,7 @@ _STDERR = 2
 _COMMANDS = {
     "measure": "measure:measure", "check": "check:check", "run": "run:run", "tune": "tune:tune",
     "practices": "practices:practices", "hardware": "hardware:hardware", "plan": "plan:plan_app",
-    "train": "train:train",
+    "train": "train:train", "recipe": "recipe:recipe_app",
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app", "race": "race:race",
     "score": "score:score", "hpo": "hpo:hpo", "chaos": "chaos:chaos",

@@ -1,6 +1,7 @@
-"""Random resized crop and horizontal flip of a whole batch: another crop for each image, one call for all.
+"""Random resized crop, shift and horizontal flip of a whole batch: another one for each image, one call for all.
 
     images = flip(random_resized_crop(images, 224))
+    images = flip(random_shift(images, 4))               # CIFAR's usual pair
 
 The same distributions as torchvision's RandomResizedCrop and RandomHorizontalFlip. The pictures are not the same to the
 bit: here each is sampled once with bilinear weights, without antialiasing.
@@ -12,13 +13,32 @@ import math
 
 import torch
 
-__all__ = ["flip", "random_resized_crop"]
+__all__ = ["crop_boxes", "flip", "random_resized_crop", "random_shift"]
 
 
 def flip(images: torch.Tensor, probability: float = 0.5, draws: torch.Generator | None = None) -> torch.Tensor:
     """Some images, mirrored left to right."""
     chosen = torch.rand(len(images), generator=draws).to(images.device) < probability
     return torch.where(chosen.view(-1, *[1] * (images.dim() - 1)), images.flip(-1), images)
+
+
+def random_shift(images: torch.Tensor, pixels: int, draws: torch.Generator | None = None) -> torch.Tensor:
+    """Each image moved by up to ``pixels`` in both directions; what comes in at the edge is a mirror image.
+
+    The same as a random crop of an image that was padded by reflection.
+    """
+    count, _, height, width = images.shape
+    if pixels >= min(height, width):
+        raise ValueError(f"images of {height} by {width} pixels cannot be moved by {pixels}")
+    moves = torch.randint(-pixels, pixels + 1, (2, count, 1), generator=draws).to(images.device)
+    rows = _mirrored(torch.arange(height, device=images.device) + moves[0], height)
+    columns = _mirrored(torch.arange(width, device=images.device) + moves[1], width)
+    every = torch.arange(count, device=images.device).view(-1, 1, 1)
+    return images[every, :, rows.unsqueeze(2), columns.unsqueeze(1)].permute(0, 3, 1, 2)
+
+
+def _mirrored(places: torch.Tensor, length: int) -> torch.Tensor:
+    return (length - 1) - ((length - 1) - places.abs()).abs()
 
 
 def random_resized_crop(
@@ -30,7 +50,7 @@ def random_resized_crop(
 ) -> torch.Tensor:
     """A part of each image, ``size`` by ``size`` pixels. ``scale``: share of its area; ``ratio``: width by height."""
     count, _, height, width = images.shape
-    boxes = _boxes(count, height, width, scale, ratio, draws)
+    boxes = crop_boxes(count, height, width, scale, ratio, draws)
     left, top, wide, high = boxes.to(images.device).unbind(1)
     steps = (torch.arange(size, device=images.device) + 0.5) / size
     x = (left.unsqueeze(1) + steps * wide.unsqueeze(1)) / width * 2 - 1
@@ -39,10 +59,10 @@ def random_resized_crop(
     sampled = torch.nn.functional.grid_sample(
         images.float(), grid, mode="bilinear", padding_mode="border", align_corners=False
     )
-    return sampled.to(images.dtype)
+    return (sampled if images.is_floating_point() else sampled.round()).to(images.dtype)
 
 
-def _boxes(
+def crop_boxes(
     count: int,
     height: int,
     width: int,

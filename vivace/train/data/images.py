@@ -19,7 +19,15 @@ from vivace.errors import UserError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["DATA_HINT", "GeneratedImages", "ImageFolder", "Transform", "decode_image", "train_and_val_paths"]
+__all__ = [
+    "DATA_HINT",
+    "BadImage",
+    "GeneratedImages",
+    "ImageFolder",
+    "Transform",
+    "decode_image",
+    "train_and_val_paths",
+]
 
 Transform = Callable[[Any], Any]
 
@@ -50,7 +58,9 @@ class GeneratedImages(Dataset[tuple[Any, int]]):
         self.num_classes = num_classes
         self.transform = transform
         noise = np.random.default_rng(seed)
-        self._labels = [i % num_classes for i in range(min(pool, length))]
+        self.pool = min(pool, length)
+        """So many images are different."""
+        self._labels = [i % num_classes for i in range(self.pool)]
         self._images = [_noisy_tiles(label, size, noise) for label in self._labels]
 
     def __len__(self) -> int:
@@ -95,21 +105,33 @@ class ImageFolder(Dataset[tuple[Any, int]]):
         return len(self.samples)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        path, label = self.samples[index]
-        image = decode_image(path.read_bytes(), path)
+        data, label, path = self.read(index)
+        image = decode_image(data, path)
         return (image if self.transform is None else self.transform(image)), label
+
+    def read(self, index: int) -> tuple[bytes, int, str]:
+        """The file as it is, its label, and its path."""
+        path, label = self.samples[index]
+        try:
+            return path.read_bytes(), label, str(path)
+        except OSError as error:
+            raise BadImage(f"{path} cannot be read: {error.strerror}") from None
+
+
+class BadImage(UserError):
+    """One image that cannot be read or decoded; others may be well."""
 
 
 def decode_image(data: bytes, origin: object) -> Image:
     """Bytes of an image file to an RGB image; ``origin`` names it in the error."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         raise UserError("reading images needs Pillow", hint=DATA_HINT) from error
     try:
         return Image.open(io.BytesIO(data)).convert("RGB")
-    except (UnidentifiedImageError, OSError) as error:  # OSError: the file is cut short
-        raise UserError(f"{origin} is not a readable image ({error})", hint="remove or mend it") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # OSError: the file is cut short
+        raise BadImage(f"{origin} is not a readable image ({error})", hint="remove or mend it") from error
 
 
 def train_and_val_paths(path: str | Path) -> tuple[Path, Path | None]:

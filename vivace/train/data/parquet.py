@@ -47,14 +47,19 @@ class ParquetImages(Dataset[tuple[Any, int]]):
         return len(self._labels)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
+        data, label, origin = self.read(index)
+        image = decode_image(data, origin)
+        return (image if self.transform is None else self.transform(image)), label
+
+    def read(self, index: int) -> tuple[bytes, int, str]:
+        """The bytes as they are, their label, and the row's name."""
         if not 0 <= index < len(self):
             raise IndexError(f"row {index} of {len(self)}")
         group = bisect.bisect_right(self._ends, index)
         row = index - (self._ends[group - 1] if group else 0)
         value = self._images_of(group)[row].as_py()
         data = value["bytes"] if isinstance(value, dict) else value
-        image = decode_image(data, f"row {index} of {self.path}")
-        return (image if self.transform is None else self.transform(image)), self._labels[index]
+        return data or b"", self._labels[index], f"row {index} of {self.path}"
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker gets the description and opens the file itself.

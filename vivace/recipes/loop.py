@@ -1,0 +1,100 @@
+"""The loop of ``vivace train RECIPE``, from top to bottom: build, restore, steps, lines, validation, checkpoints."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from vivace import distributed
+from vivace.recipes.recipe import Recipe
+from vivace.recipes.saving import Saver
+from vivace.recipes.training import Training, build
+from vivace.records.recipe_run import RecipeRun
+
+__all__ = ["train"]
+
+RECORD = "trained.json"
+_SKIPPED = "skipped.txt"
+
+
+def train(recipe: Recipe, folder: Path | None, world: distributed.World) -> tuple[RecipeRun, Saver]:
+    """Train to the end, in this rank. ``folder`` is the first rank's, for what is written; None elsewhere."""
+    training = build(recipe, folder, world)
+    saver = Saver(training)
+    saver.restore()
+    log, course, began = training.log, training.course, time.perf_counter() - training.seconds
+    try:
+        for batch, waited_s in training.batches():
+            log.note(*training.take_step(batch), waited_s)
+            training.seconds = time.perf_counter() - began
+            last = training.step == training.steps
+            line = last or course.is_due(recipe.log.every, training.step)
+            if line:
+                log.write(training.step, training.rate(training.step - 1))
+                last = last or _time_is_up(training)
+            if last or course.is_due(recipe.validation.every, training.step):
+                with log.pause():
+                    if (found := training.validate()) is not None:
+                        log.validated(training.step, found)
+            if saver.after_step(last) or last:
+                break
+    finally:
+        _note_skipped(training, folder)
+        log.close()
+    saver.close()
+    return _record(training, folder, world), saver
+
+
+def _time_is_up(training: Training) -> bool:
+    """For a duration such as 20min; looked at with each line. The first rank's clock decides for all."""
+    limit = training.recipe.duration.seconds
+    if limit is None:
+        return False
+    over = torch.tensor(float(training.seconds >= limit), device=training.device)
+    if dist.is_initialized():
+        dist.broadcast(over, 0)
+    return bool(over)
+
+
+def _note_skipped(training: Training, folder: Path | None) -> None:
+    messages = training.feed.skipped.messages
+    if messages and folder is not None:
+        (folder / _SKIPPED).write_text("".join(f"{message}\n" for message in messages), encoding="utf-8")
+
+
+def _record(training: Training, folder: Path | None, world: distributed.World) -> RecipeRun:
+    log, recipe = training.log, training.recipe
+    settled = log.settled_step_ms()
+    quarters = statistics.quantiles(settled, n=4) if len(settled) > 1 else None
+    per_s = [line.samples_per_s for line in log.lines[1:]]
+    last = log.validations[-1][1] if log.validations else None
+    record = RecipeRun(
+        recipe=recipe.name,
+        model=recipe.model.name,
+        processes=world.world_size,
+        device=training.device.type,
+        parameters=sum(each.numel() for each in training.model.parameters()),
+        steps=training.step,
+        epochs=training.course.epoch(training.step),
+        samples=training.course.samples_before(training.step),
+        seconds=training.seconds,
+        final_loss=log.lines[-1].loss if log.lines else None,
+        val_loss=last.val_loss if last else None,
+        val_accuracy=last.val_accuracy if last else None,
+        step_ms=statistics.median(settled) if settled else None,
+        step_ms_low=quarters[0] if quarters else None,
+        step_ms_high=quarters[2] if quarters else None,
+        samples_per_s=statistics.median(per_s) if per_s else None,
+        mfu=log.lines[-1].mfu if log.lines else None,
+        energy_j=log.lines[-1].energy_j if log.lines else None,
+        skipped_images=len(training.feed.skipped.messages),
+        skipped_steps=training.faults.skipped,
+        spikes=training.faults.spikes,
+    )
+    if folder is not None:
+        record.save(folder / RECORD)
+    return record
