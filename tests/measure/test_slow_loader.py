@@ -5,11 +5,13 @@ Sleeping takes no core, so a loaded machine makes these steps longer, never shor
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 
 import pytest
 
+from vivace.measure.inside.facts.worker_clock import WorkerClock
 from vivace.measure.merge import _why_not_lasting
 from vivace.protocol.payload import Payload, SeenSupply
 
@@ -42,6 +44,22 @@ def test_a_loader_that_keeps_up_is_not_waited_for(measure: Callable):
     assert record["warmup_steps"] < 60
     assert record["ready_at_start"] > 20
     assert record["notes"] == []
+
+
+@pytest.mark.parametrize("arguments", [(), ("--keep",)])
+def test_a_script_that_ends_by_itself_still_tells_that_its_workers_wait(measure: Callable, arguments: tuple[str, ...]):
+    """Else a tune of a short script would never try more workers than cores."""
+    short = ("--batches", "60", "--load-ms", "100", "--step-ms", "1")
+    record = measure("slow_loader.py", *short, *arguments, options=("--steps", "1000")).record
+    assert record["status"] == "partial"
+    assert record["workers_busy"] < 0.5
+
+
+def test_workers_that_nobody_asks_for_batches_tell_nothing():
+    clock = WorkerClock()
+    clock.watch([os.getpid()])
+    assert clock.busy_share([os.getpid()]) is not None
+    assert clock.busy_share([os.getpid()], idle_s=3600.0) is None
 
 
 @pytest.mark.parametrize(

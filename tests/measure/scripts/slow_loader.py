@@ -10,6 +10,8 @@ from torch.utils.data import DataLoader, Dataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--load-ms", type=float, default=250)
 parser.add_argument("--step-ms", type=float, default=20)
+parser.add_argument("--batches", type=int, default=1000)
+parser.add_argument("--keep", action="store_true", help="the workers until the script ends")
 parser.add_argument(
     "--validate", action="store_true", help="between a batch and its step, from a loader without workers"
 )
@@ -18,7 +20,7 @@ args = parser.parse_args()
 
 class Slow(Dataset):
     def __len__(self) -> int:
-        return 1000
+        return args.batches
 
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(args.load_ms / 1e3)
@@ -27,7 +29,8 @@ class Slow(Dataset):
 
 model = make_model()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-batches = iter(DataLoader(Slow(), 1, num_workers=2, prefetch_factor=15))
+loader = DataLoader(Slow(), 1, num_workers=2, prefetch_factor=15, persistent_workers=args.keep)
+batches = iter(loader)
 while batches._data_queue.qsize() < 30:  # as after a long compilation: the queue is full when the training begins
     time.sleep(0.01)
 for inputs in batches:

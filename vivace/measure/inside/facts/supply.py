@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -32,9 +34,23 @@ class Feed:
 
     def __init__(self) -> None:
         self._iterator: Any = None
+        self._asked_s = 0.0
+        self.before_workers_end: Callable[[Sequence[int]], None] | None = None
+        """Told their ids. A script that ends by itself ends them first."""
 
     def note(self, iterator: Any) -> None:
         self._iterator = ref(iterator)  # weak: what ends an epoch is that the script drops it
+        self._asked_s = time.perf_counter()
+
+    def idle_s(self) -> float:
+        """Since the last batch was asked for."""
+        return time.perf_counter() - self._asked_s
+
+    def ending(self, iterator: Any) -> None:
+        """Its workers are about to be told to end."""
+        with contextlib.suppress(Exception):
+            if self.before_workers_end is not None:
+                self.before_workers_end([worker.pid for worker in iterator._workers])
 
     def supply(self) -> Supply | None:
         """None: no workers, a platform whose queues cannot be counted, or an epoch that is ending.

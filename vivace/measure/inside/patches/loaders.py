@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import torch
 from torch.utils.data import DataLoader, default_collate
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 from vivace.measure.inside.comparing.first_steps import FirstSteps
 from vivace.measure.inside.counting.flops import uncounted
@@ -82,6 +82,19 @@ def install(
 
     _BaseDataLoaderIter.__next__ = in_place_of(original_next, fetch)  # type: ignore[method-assign]
     DataLoader.__iter__ = in_place_of(original_iter, start)  # type: ignore[method-assign]
+    _tell_before_workers_end(feed)
+
+
+def _tell_before_workers_end(feed: Feed) -> None:
+    original: Any = getattr(_MultiProcessingDataLoaderIter, "_shutdown_workers", None)
+    if original is None:
+        return
+
+    def shut_down(self: Any) -> Any:
+        feed.ending(self)
+        return original(self)
+
+    _MultiProcessingDataLoaderIter._shutdown_workers = in_place_of(original, shut_down)  # type: ignore[method-assign]
 
 
 def _entry_of(loader: Any, seen: dict[str, Any], known: WeakSet[Any], creations: Creations) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 
 from vivace.measure.inside.counting.flops import compiled_frames, something_was_compiled
 from vivace.measure.inside.facts.energy import EnergyMeter
@@ -57,6 +58,8 @@ class TimedWindow(Stage):
         self.steps_before = training.steps
         self.warmup_cut_short = self.warm_up.cut_short()
         self._supply = (training.feed.moment(), None)
+        training.feed.before_workers_end = self._look_at_workers
+        self.warm_up.workers.watch(training.feed.worker_pids(), anew=True)
         self._allocator = (self._allocator_now(), None)
         self._frames_before = compiled_frames()
         self.seconds_before = time.perf_counter() - training.began_s
@@ -69,9 +72,9 @@ class TimedWindow(Stage):
         if self.steps < self.of:
             return False
         training = self.training
+        self._look_at_workers(training.feed.worker_pids())
         self.last_mark = len(training.recorder.marks)
         self._supply = (self._supply[0], training.feed.moment())
-        self.workers_busy = self.warm_up.workers.busy_share(training.feed.worker_pids())
         self._allocator = (self._allocator[0], self._allocator_now())
         self.recompiled = compiled_frames() - self._frames_before
         self.memory = memory_now()
@@ -83,7 +86,14 @@ class TimedWindow(Stage):
         """It was opened too early."""
         self.first_mark = None
 
+    def _look_at_workers(self, pids: Sequence[int]) -> None:
+        """At the end of the window, and where workers, or the script, end before it."""
+        if not self.is_whole:
+            share = self.warm_up.workers.busy_share(pids, self.training.feed.idle_s())
+            self.workers_busy = self.workers_busy if share is None else share
+
     def supply(self) -> SeenSupply:
+        self._look_at_workers(self.training.feed.worker_pids())
         start, end = self._supply
         return SeenSupply(
             ready_at_start=start.ready if start else None,
