@@ -78,10 +78,12 @@ def decode(data: bytes, origin: str, cut: Cut, decoder: Decoder) -> np.ndarray:
 
 
 def _opened(data: bytes, origin: str) -> Any:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         return Image.open(io.BytesIO(data))
+    except UnidentifiedImageError:  # its own text names a place in memory, another one each time
+        raise BadImage(f"{origin}: it is no image") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise BadImage(f"{origin}: {error}") from None
 

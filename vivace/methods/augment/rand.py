@@ -152,7 +152,7 @@ def _solarize(images: torch.Tensor, strength: torch.Tensor) -> torch.Tensor:
 
 def _autocontrast(images: torch.Tensor, _strength: torch.Tensor) -> torch.Tensor:
     low, high = images.amin(dim=(2, 3), keepdim=True).double(), images.amax(dim=(2, 3), keepdim=True).double()
-    scale = 255.0 / (high - low).clamp(min=1)
+    scale = torch.full_like(low, 255.0) / (high - low).clamp(min=1)  # 255 / x would be 255 times a rounded 1 / x
     stretched = (images * scale - low * scale).clamp(0, 255).to(torch.uint8)
     return torch.where(high > low, stretched, images)
 
