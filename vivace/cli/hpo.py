@@ -18,10 +18,10 @@ from vivace.cli.command import Command
 from vivace.cli.console import make_console
 from vivace.cli.resuming import refuse_beside_resume
 from vivace.cli.runs import DEFAULT_RUNS, Output
-from vivace.cli.showing import print_record
+from vivace.cli.showing import print_record, shown
 from vivace.errors import ExitCode, UserError
-from vivace.hpo.asked import Asked, PrunerName, SamplerName, TakenValue, read_asked, write_asked
-from vivace.hpo.asking import Given, Here, ask, resumed
+from vivace.hpo.asked import Asked, EngineName, PrunerName, SamplerName, TakenValue, read_asked, write_asked
+from vivace.hpo.asking import Given, Here, ask, resumed, sought_rate
 from vivace.hpo.storage import check_optuna
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.measure.peers import refuse_peers
@@ -39,13 +39,18 @@ def hpo(
     command: Command = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=RANGE, repeatable: log(1e-4,1), uniform(0,0.5), int(2,8), logint(1,512), choice(a,b)."),
+        typer.Option(
+            help="NAME=RANGE, repeatable: log(1e-4,1), uniform(0,0.5), int(2,8), logint(1,512), choice(a,b); lr=find."
+        ),
     ] = None,
     space: Annotated[Path | None, typer.Option(help="A TOML file with tables [param] and [default].")] = None,
     metric: Annotated[str | None, typer.Option(help="What to optimise: 'min val_loss', 'max accuracy'.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Number of trials. Default: 50.")] = None,
     budget: Annotated[str | None, typer.Option(help="Stop after 2h (of the clock), 20gpuh or 500kJ.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Trials at a time. Default: 1.")] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="What runs the trials. ray: Ray Tune, with its schedulers (needs vivace[ray]).")
+    ] = EngineName.OPTUNA,
     sampler: Annotated[SamplerName, typer.Option(help="How values are chosen.")] = SamplerName.TPE,
     pruner: Annotated[
         PrunerName, typer.Option(help="Which trials end early. auto: asha if the metric comes often.")
@@ -97,6 +102,8 @@ def hpo(
 
         vivace hpo … --workers 16 --slurm '--gpus 4 --time 10h --account xyz' -- srun python train.py --lr {lr}
 
+        vivace hpo --param lr=find --metric 'min val_loss' -- python train.py --lr {lr}
+
         vivace hpo --resume vivace-runs/train-001 --trials 400
     """
     check_optuna()
@@ -105,8 +112,8 @@ def hpo(
     refuse_peers("hpo")
     given = Given(
         params=tuple(param or ()), space=space, metric=metric, trials=trials, budget=budget, workers=workers,
-        sampler=sampler, pruner=pruner, defaults=tuple(default or ()), confirm_seeds=confirm_seeds, taken=value,
-        trial_limit=trial_limit, pattern=pattern, metric_files=tuple(metric_file or ()), practices=with_,
+        engine=engine, sampler=sampler, pruner=pruner, defaults=tuple(default or ()), confirm_seeds=confirm_seeds,
+        taken=value, trial_limit=trial_limit, pattern=pattern, metric_files=tuple(metric_file or ()), practices=with_,
         gpus_per_trial=gpus_per_trial, seed=seed, storage=storage, slurm=slurm,
     )  # fmt: skip
     here = Here.look()
@@ -116,9 +123,24 @@ def hpo(
     else:
         if not command:
             raise UserError("no command to search for", hint="vivace hpo … -- python train.py --lr {lr}")
-        asked = ask(given, command, name or name_of_command(command), Path.cwd(), here)
-        folder = new_run_folder(output, asked.name)
+        folder, asked = _new_study(given, command, name or name_of_command(command), output, here, json)
     _lead(folder, asked, here, json)
+
+
+def _new_study(given: Given, command: list[str], name: str, output: Path, here: Here, json: bool) -> tuple[Path, Asked]:
+    rate = sought_rate(given)
+    if rate is None:
+        asked = ask(given, command, name, Path.cwd(), here)
+        return new_run_folder(output, name), asked
+    from vivace.hpo.found_rate import WHILE_SOUGHT, find_range
+
+    asked = ask(given, command, name, Path.cwd(), here, {rate: WHILE_SOUGHT})
+    folder = new_run_folder(output, name)
+    console = make_console(stderr=True, highlight=False)
+    with shown(console, json, quiet=True) as (sink, progress, _say):
+        found = find_range(asked, rate, folder, sink, progress)
+    console.print(f"[dim]{escape(rate)}: {found}, by a range test of the command[/]", soft_wrap=True)
+    return folder, ask(given, command, name, Path.cwd(), here, {rate: found})
 
 
 def _work(folder: Path) -> int:

@@ -13,11 +13,27 @@ from vivace.hpo.template import Template
 from vivace.race.targets import Goal
 from vivace.tune.options_file import read_options, write_options
 
-__all__ = ["FILE", "UNBOUNDED_TRIALS", "Asked", "PrunerName", "SamplerName", "TakenValue", "read_asked", "write_asked"]
+__all__ = [
+    "FILE",
+    "UNBOUNDED_TRIALS",
+    "Asked",
+    "EngineName",
+    "PrunerName",
+    "SamplerName",
+    "TakenValue",
+    "read_asked",
+    "write_asked",
+]
 
 FILE = "study.json"
 UNBOUNDED_TRIALS = 100_000
 """Where a budget alone ends the study."""
+
+
+class EngineName(StrEnum):
+    OPTUNA = "optuna"
+    RAY = "ray"
+    """Ray Tune runs the trials and ends bad ones; values come from Optuna's samplers all the same."""
 
 
 class SamplerName(StrEnum):
@@ -66,6 +82,7 @@ class Asked:
     budget: Budget | None = None
     workers: int = 1
     gpus_per_trial: int = 0
+    engine: EngineName = EngineName.OPTUNA
     sampler: SamplerName = SamplerName.TPE
     pruner: PrunerName = PrunerName.AUTO
     taken: TakenValue = TakenValue.LAST

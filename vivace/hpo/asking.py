@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,19 +16,20 @@ from vivace.errors import UserError
 from vivace.hardware.cgroups import own_limits
 from vivace.hardware.cpu import read_cpu
 from vivace.hardware.gpu import read_gpus
-from vivace.hpo.asked import UNBOUNDED_TRIALS, Asked, PrunerName, SamplerName, TakenValue
+from vivace.hpo.asked import UNBOUNDED_TRIALS, Asked, EngineName, PrunerName, SamplerName, TakenValue
 from vivace.hpo.budget import Budget, BudgetUnit
 from vivace.hpo.energy import counters
 from vivace.hpo.engine import check_sampler
+from vivace.hpo.ray_tune.cluster import check_ray
 from vivace.hpo.space import Choice, Real, Whole
 from vivace.hpo.template import Template
-from vivace.hpo.written import read_space
+from vivace.hpo.written import read_space, sought_in
 from vivace.race.metrics.reader import compiled_pattern
 from vivace.race.targets import Goal
 from vivace.race.watching import MetricSource
 from vivace.tune.running import read_words
 
-__all__ = ["Given", "Here", "ask", "resumed"]
+__all__ = ["Given", "Here", "ask", "resumed", "sought_rate"]
 
 _DEFAULT_TRIALS = 50
 _DEFAULT_SEEDS = 5
@@ -44,6 +45,7 @@ class Given:
     trials: int | None
     budget: str | None
     workers: int | None
+    engine: EngineName
     sampler: SamplerName
     pruner: PrunerName
     defaults: tuple[str, ...]
@@ -78,7 +80,8 @@ class Here:
         space = asked.space
         at_most = "" if asked.trials >= UNBOUNDED_TRIALS else f"at most {asked.trials} trials, "
         budget = f"budget {asked.budget}, " if asked.budget is not None else ""
-        lines = [f"{budget}{at_most}{asked.workers} at a time, sampler {asked.sampler}, pruner {asked.pruner}"]
+        engine = " in Ray" if asked.engine is EngineName.RAY else ""
+        lines = [f"{budget}{at_most}{asked.workers} at a time{engine}, sampler {asked.sampler}, pruner {asked.pruner}"]
         if asked.confirm_seeds:
             own = "your defaults" if asked.defaults is not None else "the middle of the space (no --default)"
             values = ", ".join(f"{name}={text}" for name, text in space.texts(asked.baseline).items())
@@ -91,10 +94,28 @@ class Here:
         return lines
 
 
-def ask(given: Given, command: Sequence[str], name: str, cwd: Path, here: Here) -> Asked:
+def sought_rate(given: Given) -> str | None:
+    """The parameter whose range is to be found first (``lr=find``), if there is one."""
+    names = sought_in(given.params, given.space)
+    if len(names) > 1:
+        raise UserError(
+            f"only one learning rate can be found, not {' and '.join(names)}", hint="give the others a range"
+        )
+    if names and given.slurm is not None:
+        raise UserError(
+            f"{names[0]}=find runs the command here, and --slurm says that it belongs into a job",
+            hint="vivace submit … --once -- vivace find lr -- COMMAND, then give its range",
+        )
+    return names[0] if names else None
+
+
+def ask(
+    given: Given, command: Sequence[str], name: str, cwd: Path, here: Here, ranges: Mapping[str, str] | None = None
+) -> Asked:
+    """``ranges``: of parameters that are written as ``find``."""
     if given.metric is None:
         raise UserError("what is to be optimised?", hint="--metric 'min val_loss', or 'max accuracy'")
-    written = read_space(given.params, given.space, given.defaults)
+    written = read_space(given.params, given.space, given.defaults, ranges)
     space = written.space
     Template.read(command, space.names)
     Template.read(given.metric_files, space.names, all_used=False)
@@ -104,6 +125,8 @@ def ask(given: Given, command: Sequence[str], name: str, cwd: Path, here: Here) 
     if given.pattern is not None:
         compiled_pattern(given.pattern)
     check_sampler(given.sampler, space)
+    if given.engine is EngineName.RAY:
+        check_ray()
     gpus_per_trial = given.gpus_per_trial if given.gpus_per_trial is not None else min(1, len(here.gpus))
     asked = Asked(
         name=name,
@@ -116,6 +139,7 @@ def ask(given: Given, command: Sequence[str], name: str, cwd: Path, here: Here) 
         order=space.names,
         defaults=written.defaults,
         gpus_per_trial=gpus_per_trial,
+        engine=given.engine,
         sampler=given.sampler,
         pruner=given.pruner,
         taken=given.taken,

@@ -11,6 +11,7 @@ import numpy as np
 
 from vivace.errors import UserError
 from vivace.hpo.asked import Asked, PrunerName, SamplerName
+from vivace.hpo.pruning import KEPT, first_look
 from vivace.hpo.space import Choice, Parameter, Real, Space
 from vivace.race.targets import Direction
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["check_sampler", "distributions", "make_pruner", "make_sampler", "open_study"]
 
 _STARTUP_TRIALS = 10  # random ones before a model is trusted; Optuna's own default for TPE
-_KEPT = 3  # one in so many goes on; the default of Li et al., Hyperband, JMLR 18 (2018)
 _NEEDS = {
     SamplerName.CMAES: ("cmaes",),
     SamplerName.GP: ("scipy", "torch"),
@@ -90,8 +90,7 @@ def make_pruner(name: PrunerName, length: int | None = None) -> BasePruner:
         return pruners.MedianPruner(n_startup_trials=_STARTUP_TRIALS)
     if name is PrunerName.HYPERBAND:
         return pruners.HyperbandPruner()
-    first = max(1, (length or 1) // _KEPT**2)
-    return pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=_KEPT)
+    return pruners.SuccessiveHalvingPruner(min_resource=first_look(length or 1), reduction_factor=KEPT)
 
 
 def open_study(storage: BaseStorage, name: str, asked: Asked) -> Study:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from vivace.errors import UserError
-from vivace.hpo.asked import Asked, write_asked
+from vivace.hpo.asked import Asked, EngineName, write_asked
 from vivace.hpo.ledger import Ledger, Part
 from vivace.hpo.patience import patiently
 from vivace.hpo.slurm_workers import Array, send
@@ -59,11 +59,13 @@ def lead_in_slurm(folder: Path, asked: Asked, show: Show, say: Say) -> Hpo:
     if ledger.is_complete() and asked.jobs:
         return _finished(ledger, folder)
     if not asked.jobs or not array.is_active():
-        job = send(folder, asked.name, asked.workers, asked.slurm)
+        in_ray = asked.engine is EngineName.RAY
+        job = send(folder, asked.name, None if in_ray else asked.workers, asked.slurm)
         asked = replace(ledger.asked, jobs=(*asked.jobs, job))
         write_asked(folder, asked)
         array = Array(asked.jobs)
-        say(f"{asked.workers} workers are in the queue: job {job} (vivace queue {job}, vivace cancel {job})")
+        what = "Ray is" if in_ray else f"{asked.workers} workers are"
+        say(f"{what} in the queue: job {job} (vivace queue {job}, vivace cancel {job})")
     try:
         with _signals_as_ctrl_c():
             while not ledger.is_complete() and ledger.failed() is None and array.is_active():

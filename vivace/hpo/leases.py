@@ -26,7 +26,8 @@ from vivace.launch.slurm import slurm_is_here
 __all__ = ["LEASE_VARIABLE", "SILENT_S", "Leases", "end_orphans", "held_lease"]
 
 LEASE_VARIABLE = "VIVACE_HPO_LEASE"
-"""In the environment of every process of a trial: what a killed worker leaves behind is found by it."""
+"""In the environment of every process of a trial: what a killed worker leaves behind is found by it. A worker that runs
+several trials at once adds ``/`` and a name for each."""
 SILENT_S = 120.0
 _BEAT_S = 10.0
 _ASK_SLURM_S = 20.0
@@ -119,7 +120,8 @@ def end_orphans(name: str) -> int:
     ended = 0
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(LEASE_VARIABLE) == name:
+            lease = process.environ().get(LEASE_VARIABLE, "")
+            if process.pid != os.getpid() and (lease == name or lease.startswith(f"{name}/")):
                 process.kill()
                 ended += 1
     return ended

@@ -34,7 +34,7 @@ from vivace.hpo.outcome import (
     stretches,
     values_of,
 )
-from vivace.hpo.recovery import queue_successors, recover
+from vivace.hpo.recovery import killed_outcome, queue_successors, recover
 from vivace.hpo.space import Value
 from vivace.hpo.storage import open_storage
 
@@ -119,6 +119,21 @@ class Ledger:
                 return Waiting()
             return self._claim_confirmation(worker)
 
+    def claimed(self, part: Part, number: int) -> Claimed:
+        """A trial that was claimed before, by a process that lets this one run it."""
+        from optuna.trial import Trial
+
+        study = self.search if part is Part.SEARCH else self.confirmation
+        study.sampler = make_sampler(SamplerName.RANDOM, self.asked.seed, number)  # nothing is left to draw
+        trial = Trial(study, _frozen(study, number)._trial_id)
+        return self._as_claimed(part, study, trial)
+
+    def outcome_of_killed(self, claimed: Claimed) -> Outcome:
+        """Of a trial whose process was killed while this worker lives on."""
+        trial = _stored(claimed)
+        start = trial.datetime_start.timestamp() if trial.datetime_start is not None else time.time()
+        return killed_outcome(trial, max(0.0, time.time() - start))
+
     def close(self, claimed: Claimed, outcome: Outcome) -> bool:
         """Whether the trial was still this worker's: one that was silent too long has lost it to another."""
         with self._lock.held():
@@ -128,6 +143,10 @@ class Ledger:
             close(claimed.study, trial, outcome)
             queue_successors(claimed.study)
         return True
+
+    def is_closed(self, claimed: Claimed) -> bool:
+        """By whoever decides about it: the command need not go on."""
+        return bool(_stored(claimed).state.is_finished())
 
     def trials(self, part: Part) -> list[FrozenTrial]:
         study = self.search if part is Part.SEARCH else self.confirmation
@@ -263,6 +282,9 @@ class Ledger:
 
     def _signed(self, part: Part, study: Study, trial: Trial, worker: str) -> Claimed:
         trial.set_user_attr(WORKER, worker)
+        return self._as_claimed(part, study, trial)
+
+    def _as_claimed(self, part: Part, study: Study, trial: Trial) -> Claimed:
         return Claimed(part, study, trial, _first_number(study, trial), dict(trial.params), trial.user_attrs.get(SEED))
 
 

@@ -14,10 +14,12 @@ from vivace.hpo.asked import PrunerName
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-__all__ = ["OFTEN", "full_length", "is_reported", "may_prune"]
+__all__ = ["KEPT", "OFTEN", "first_look", "full_length", "is_reported", "may_prune"]
 
 OFTEN = 4
 """Reports of a whole trial, from which on its beginning says something about its end."""
+KEPT = 3
+"""One in so many goes on: the default of Li et al., Hyperband, JMLR 18 (2018)."""
 _ALL_UNTIL = 20
 _GROWTH = 1.1
 
@@ -32,6 +34,11 @@ def is_reported(step: int) -> bool:
     while at < step:
         at = max(at + 1, -int(-at * _GROWTH // 1))
     return step <= _ALL_UNTIL or at == step
+
+
+def first_look(length: int) -> int:
+    """When successive halving first looks at a trial of ``length`` readings: at a ninth; the second is at a third."""
+    return max(1, length // KEPT**2)
 
 
 def full_length(trials: Iterable[FrozenTrial]) -> int | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-__all__ = ["MOST_ATTEMPTS", "queue_successors", "recover"]
+__all__ = ["MOST_ATTEMPTS", "killed_outcome", "queue_successors", "recover"]
 
 MOST_ATTEMPTS = 3
 """Workers that may be killed over one configuration: it may be the one that uses up the machine's memory."""
@@ -51,7 +51,11 @@ def _outcome(trial: FrozenTrial, worker: str | None, leases: Leases) -> Outcome:
     if worker is None:  # it never ran, and its end tells nothing about its values
         return Outcome(Ended.GIVEN_BACK, reason="its worker was killed while it asked for values")
     start = trial.datetime_start.timestamp() if trial.datetime_start is not None else time.time()
-    seconds = max(0.0, (leases.last_sign(worker) or start) - start)
+    return killed_outcome(trial, max(0.0, (leases.last_sign(worker) or start) - start))
+
+
+def killed_outcome(trial: FrozenTrial, seconds: float) -> Outcome:
+    """Of a trial whose worker was killed after so long: given back, or given up."""
     attempt = trial.user_attrs.get(ATTEMPT, 0) + 1
     if attempt >= MOST_ATTEMPTS:
         return Outcome(Ended.WORKERS_KILLED, reason=f"{attempt} workers were killed while they ran it", seconds=seconds)

@@ -27,11 +27,12 @@ _OURS = (
 )  # fmt: skip
 
 
-def send(folder: Path, name: str, workers: int, slurm: str) -> str:
-    """Send the workers; the array's job id. What ``submit`` says on stderr is for the user."""
+def send(folder: Path, name: str, tasks: int | None, slurm: str) -> str:
+    """Send the workers, so many tasks of an array or (None) one job; its id. ``submit``'s stderr is for the user."""
     words = _words(slurm)
+    array = ["--array", f"0-{tasks - 1}"] if tasks is not None else []
     command = [
-        sys.executable, "-m", "vivace", "submit", *words, "--array", f"0-{workers - 1}", "--once", "--json",
+        sys.executable, "-m", "vivace", "submit", *words, *array, "--once", "--json",
         "--output", str(folder.absolute() / "jobs"), "--name", name, "--", *join_command(folder),
     ]  # fmt: skip
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)

@@ -45,6 +45,7 @@ def summarize(ledger: Ledger, ended: str = "", importance: bool = False, notes: 
             HpoParameter(name=p.name, range=str(p), kind=_kind(p), importance=weights.get(p.name))
             for p in asked.space.parameters
         ),
+        engine=asked.engine,
         sampler=asked.sampler,
         pruner=asked.pruner,
         seed=asked.seed,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vivace.hpo.asked import Asked
+from vivace.hpo.asked import Asked, EngineName
 from vivace.records.base import last_line
 
 __all__ = ["Team", "environments", "join_command"]
@@ -32,7 +32,10 @@ class Team:
 
     def __init__(self, folder: Path, asked: Asked, gpus: Sequence[str], cores: int) -> None:
         self._folder = folder
-        self._environments = environments(asked.workers, asked.gpus_per_trial, gpus, cores, os.environ)
+        if asked.engine is EngineName.RAY:  # one process leads Ray, which places the trials
+            self._environments = [dict(os.environ)]
+        else:
+            self._environments = environments(asked.workers, asked.gpus_per_trial, gpus, cores, os.environ)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._started: dict[int, float] = {}
         self._quick_deaths: dict[int, int] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,8 +32,11 @@ from vivace.records.base import last_line
 
 __all__ = ["folder_of", "report", "run_trial", "texts_of"]
 
-_LOOK_AT_BUDGET_S = 2.0
+_LOOK_S = 2.0  # at the study: is its budget used up?
 _LOG_TAIL = 4096
+
+Judge = Callable[[int, float], bool]
+"""Gets the number and the value of a reading; whether the trial is not worth going on."""
 
 
 def folder_of(folder: Path, claimed: Claimed) -> Path:
@@ -57,14 +61,25 @@ def report(claimed: Claimed, pruner: PrunerName, step: int, value: float) -> boo
     return claimed.trial.should_prune()
 
 
-def run_trial(ledger: Ledger, claimed: Claimed, worker: str, stop: threading.Event) -> Outcome:
-    """``stop``: set from outside, it ends the command, and the trial is given back."""
-    return _Running(ledger, claimed, worker, stop).to_its_end()
+def run_trial(
+    ledger: Ledger, claimed: Claimed, worker: str, stop: threading.Event, judge: Judge | None = None,
+    is_over: Callable[[], bool] | None = None,
+) -> Outcome:  # fmt: skip
+    """``stop``: set from outside, it ends the command, and the trial is given back. ``is_over``: asked from time to
+    time whether somebody else has closed the trial."""
+
+    def ask_optuna(step: int, value: float) -> bool:
+        return report(claimed, ledger.asked.pruner, step, value)
+
+    return _Running(ledger, claimed, worker, stop, judge or ask_optuna, is_over).to_its_end()
 
 
 class _Running:
-    def __init__(self, ledger: Ledger, claimed: Claimed, worker: str, stop: threading.Event) -> None:
-        self.ledger, self.asked, self.claimed, self.stop = ledger, ledger.asked, claimed, stop
+    def __init__(
+        self, ledger: Ledger, claimed: Claimed, worker: str, stop: threading.Event, judge: Judge,
+        is_over: Callable[[], bool] | None,
+    ) -> None:  # fmt: skip
+        self.ledger, self.asked, self.claimed, self.stop, self.judge = ledger, ledger.asked, claimed, stop, judge
         self.folder = folder_of(ledger.folder, claimed)
         patiently(self.folder.mkdir, parents=True, exist_ok=True)
         texts = texts_of(self.asked, claimed.values, claimed.number, claimed.seed, self.folder)
@@ -82,6 +97,7 @@ class _Running:
             timeout_s=self.asked.trial_limit_s,
         )
         self.steps = 0
+        self.is_over = is_over
         self.out_of_budget = False
         self.looked_at = 0.0
 
@@ -108,14 +124,16 @@ class _Running:
         from optuna.exceptions import UpdateFinishedTrialError
 
         try:
-            return report(self.claimed, self.asked.pruner, self.steps, value)
+            return self.judge(self.steps, value)
         except UpdateFinishedTrialError:  # it was silent too long, and another worker has it
             return True
 
     def _poll(self, seconds: float) -> bool:
-        if self.asked.budget is None or seconds - self.looked_at < _LOOK_AT_BUDGET_S:
+        if seconds - self.looked_at < _LOOK_S:
             return False
         self.looked_at = seconds
+        if self.is_over is not None and patiently(self.is_over):
+            return True
         self.out_of_budget = self.ledger.is_out_of_budget(self.claimed.part)
         return self.out_of_budget
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from types import FrameType
 
 from vivace.errors import ExitCode
-from vivace.hpo.asked import read_asked
+from vivace.hpo.asked import EngineName, read_asked
 from vivace.hpo.identity import me
 from vivace.hpo.leases import held_lease
 from vivace.hpo.ledger import Claimed, Ledger, Over, Waiting
 from vivace.hpo.outcome import Ended, Outcome
 from vivace.hpo.patience import patiently
+from vivace.hpo.ray_tune.driver import drive
 from vivace.hpo.trial_run import run_trial
 from vivace.preemption import EXIT_INTERRUPTED
 
@@ -34,6 +35,10 @@ def work(folder: Path, say: Callable[[str], None] = lambda _line: None) -> int:
     asked = read_asked(folder)
     ledger = patiently(Ledger, folder, asked)
     with held_lease(folder) as worker, _asked_to_stop() as stop:
+        if asked.engine is EngineName.RAY:
+            drive(ledger, worker, stop, say)
+            if not stop.is_set():
+                return ExitCode.DONE
         while not stop.is_set():
             claimed = patiently(ledger.claim, worker)
             if isinstance(claimed, Over):

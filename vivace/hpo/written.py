@@ -20,9 +20,11 @@ from vivace.files import read_user_text
 from vivace.hpo.space import Choice, Parameter, Real, Space, Value, Whole
 from vivace.hpo.template import OWN_NAMES
 
-__all__ = ["KINDS", "Written", "read_defaults", "read_parameter", "read_space"]
+__all__ = ["FIND", "KINDS", "Written", "read_defaults", "read_parameter", "read_space", "sought_in"]
 
 KINDS = "log(1e-4,1), uniform(0,0.5), int(2,8), int(16,128,16), logint(1,1024), choice(adam,sgd)"
+FIND = "find"
+"""Instead of a range: a learning rate, whose range ``found_rate`` finds."""
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _CALL = re.compile(r"\s*(?P<kind>\w+)\s*\((?P<inside>.*)\)\s*", re.DOTALL)
 _NEXT = re.compile(r",(?=\s*[A-Za-z_]\w*\s*=)")  # a comma may also be part of a choice
@@ -37,13 +39,26 @@ class Written:
     defaults: dict[str, Value] | None
 
 
-def read_space(parameters: Sequence[str], file: Path | None, defaults: Sequence[str]) -> Written:
-    """The parameters of ``--param`` and of ``--space FILE`` together."""
+def sought_in(parameters: Sequence[str], file: Path | None) -> list[str]:
+    """The names of parameters that are written as ``find``: their range is yet to be found."""
+    written = list(_tables(file)["param"].items()) if file is not None else []
+    written += [(name.strip(), text) for name, _equals, text in (one.partition("=") for one in parameters)]
+    return [name for name, text in written if isinstance(text, str) and text.strip() == FIND]
+
+
+def read_space(
+    parameters: Sequence[str], file: Path | None, defaults: Sequence[str], ranges: Mapping[str, str] | None = None
+) -> Written:
+    """The parameters of ``--param`` and of ``--space FILE`` together. ``ranges``: of those written as ``find``."""
+    parameters = [_with_range(text, ranges or {}) for text in parameters]
     found: list[Parameter] = []
     texts = list(defaults)
     if file is not None:
         tables = _tables(file)
-        found += [_of_toml(name, value, file) for name, value in tables["param"].items()]
+        found += [
+            _of_toml(name, (ranges or {}).get(name, value) if value == FIND else value, file)
+            for name, value in tables["param"].items()
+        ]
         texts = [*(f"{name}={_word(value)}" for name, value in tables["default"].items()), *texts]
     found += [read_parameter(text) for text in parameters]
     if not found:
@@ -53,6 +68,11 @@ def read_space(parameters: Sequence[str], file: Path | None, defaults: Sequence[
         raise UserError(f"the parameter {twice} is given twice")
     space = Space(tuple(found))
     return Written(space, read_defaults(space, texts))
+
+
+def _with_range(text: str, ranges: Mapping[str, str]) -> str:
+    name, _equals, written = text.partition("=")
+    return f"{name}={ranges[name.strip()]}" if written.strip() == FIND and name.strip() in ranges else text
 
 
 def read_defaults(space: Space, texts: Sequence[str]) -> dict[str, Value] | None:

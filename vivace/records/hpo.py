@@ -71,6 +71,7 @@ class Hpo(Record):
     metric: str
     direction: Literal["min", "max"]
     parameters: tuple[HpoParameter, ...]
+    engine: str = Field("optuna", description="what ran the trials: optuna or ray")
     sampler: str
     pruner: str
     seed: int
