@@ -63,9 +63,10 @@ class Done:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """One thread a process: two test workers share two cores, and results must not depend on their number."""
+    """One thread a process: two test workers share two cores, and results must not depend on their number. torchrun's
+    ranks meet at localhost: by default at the machine's name, which a machine need not be able to look up."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(("VIVACE_", "RANK", "WORLD_SIZE", "SLURM_"))}
-    return {**keep, "OMP_NUM_THREADS": "1", **more}
+    return {**keep, "OMP_NUM_THREADS": "1", "PET_LOCAL_ADDR": "localhost", **more}
 
 
 def interrupted(arguments: Sequence[str], cwd: Path, ready: Callable[[], bool]) -> Done:

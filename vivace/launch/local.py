@@ -25,13 +25,15 @@ __all__ = ["run_locally", "torchrun_words"]
 
 
 def torchrun_words(command: Sequence[str], processes: int) -> list[str]:
-    """The command under torchrun, one process per GPU.
+    """The command under torchrun, one process per GPU. They meet at localhost: by default it would be the machine's
+    name, and where that cannot be looked up the job fails after five minutes.
 
-    >>> torchrun_words(["python", "-u", "train.py", "-b", "8"], 2)[1:]
-    ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2', 'train.py', '-b', '8']
+    >>> torchrun_words(["python", "-u", "train.py", "-b", "8"], 2)[3:]
+    ['--standalone', '--local-addr=localhost', '--nproc-per-node=2', 'train.py', '-b', '8']
     """
     head, rest = command[0], list(command[1:])
-    runner = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    where = ("--standalone", "--local-addr=localhost")
+    runner = ["-m", "torch.distributed.run", *where, f"--nproc-per-node={processes}"]
     if not Path(head).name.startswith("python"):
         return [sys.executable, *runner, "--no-python", *command]
     while rest and rest[0] == "-u":  # torchrun starts its ranks unbuffered anyway
