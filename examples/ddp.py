@@ -74,6 +74,8 @@ def main():
             total += loss.item()
             if rank == 0 and step % 20 == 0:
                 print(f"epoch {epoch} step {step}/{len(loader)} loss {total / (step + 1):.4f}")
+    # the model goes before its group: gloo may hang where the model is the last to hold it (pytorch issue 56297)
+    del model
     dist.destroy_process_group()
 
 

@@ -225,6 +225,8 @@ def train(args):
         path.parent.mkdir(exist_ok=True)
         torch.save(model.module.state_dict(), path)
         print(f"Last epoch checkpointed to {path}")
+    # DDP: the model goes before its group: gloo may hang where the model is the last to hold it (pytorch issue 56297)
+    del model
     torch.distributed.destroy_process_group()
 
 

@@ -36,8 +36,13 @@ def main() -> None:
     parser.add_argument("--save-steps", type=int, help="The same in steps.")
     parser.add_argument("--step-seconds", type=float, default=0.0, help="Pretend that a step takes longer.")
     options = parser.parse_args()
-
     distributed.init_process_group()
+    train(options)
+    # The model has gone before its group: gloo may hang where the model is the last to hold it (pytorch issue 56297).
+    torch.distributed.destroy_process_group()
+
+
+def train(options: argparse.Namespace) -> None:
     device, rank = distributed.device, distributed.rank
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 1)).to(device)
@@ -75,7 +80,6 @@ def main() -> None:
     save(options.steps)  # should the job be started once more, nothing is trained again
     guard.close()
     print(f"rank {rank} is done, restarts {os.environ.get('SLURM_RESTART_COUNT', '0')}", flush=True)
-    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
