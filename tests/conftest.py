@@ -23,6 +23,11 @@ settings.register_profile(
 )  # fmt: skip
 settings.load_profile("busy machine")
 
+# A suite started by nohup, or by a shell in the background, ignores these, and so would everything that it starts.
+for _number, _handler in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
+
 SCRIPTS = Path(__file__).parent / "measure" / "scripts"
 VIVACE = [sys.executable, "-m", "vivace"]
 
