@@ -42,21 +42,20 @@ def test_a_loader_that_keeps_up_is_not_found(vivace_here):
 
 def test_for_ci_the_exit_code_says_whether_too_much_is_left(vivace_here):
     assert check(vivace_here, options=("--fail-over", "1.2", "--no-probes")).code == 1
-    assert check(vivace_here, options=("--fail-over", "9", "--no-probes")).code == 0
+    assert check(vivace_here, options=("--fail-over", "60", "--no-probes")).code == 0  # never above 50
 
 
-def test_time_that_no_finding_explains_is_said_and_fails_in_ci(vivace_here):
-    """Of some 100 ms per step, loading explains 20. With the same batch again the other 80 are gone too."""
+def test_time_that_no_practice_knows_has_a_line_all_the_same(vivace_here):
+    """Of some 100 ms per step, loading explains 20. The other 80 are spent on one line, at every new batch."""
     script = (sys.executable, str(SCRIPTS / "slow_at_new_batches.py"))
     done = vivace_here("check", "--json", "--steps", "8", "--fail-over", "2.5", "--", *script)
-    left = done.record["unexplained"]
-    assert left["ms"] > 60
-    assert left["step_ms"] > 100
-    assert any("with the same batch again" in fact for fact in left["known"])
-    assert done.record["verdict"] != "tuned"
-    assert done.record["worth"] < 2.5
-    assert done.code == 1
-    assert f"{left['ms']:.0f} of {left['step_ms']:.0f} ms per step not explained" in done.err
+    finding = next(f for f in done.record["findings"] if f["practice"] == "host_lines")
+    lines = (SCRIPTS / "slow_at_new_batches.py").read_text().splitlines()
+    assert "time.sleep" in lines[finding["where"]["line"] - 1]
+    assert finding["exposed_ms"] > 60
+    assert finding["evidence"]["waiting_ms"] > 60
+    assert any("with the same batch again" in note for note in done.record["notes"])
+    assert (done.record["verdict"], done.code) == ("improvable", 1)
 
 
 def test_shapes_that_keep_changing_are_found_with_the_price_that_the_probe_measured(vivace_here):
@@ -90,7 +89,7 @@ def test_ctrl_c_in_a_differential_run_ends_them_all_and_keeps_the_findings(tmp_p
         lambda: any(tmp_path.glob("vivace-runs/*/probes/*/*.log")),
     )
     assert done.code == 130, done.err
-    assert done.record["findings"][0]["practice"] == "workers"
+    assert "workers" in [finding["practice"] for finding in done.record["findings"]]
     assert done.record["cause"] is None
     assert "Ctrl-C ended the differential runs" in done.record["incomplete"]
     assert (done.folder / "findings.json").is_file()

@@ -23,6 +23,7 @@ from vivace.measure.measuring import Measured, Request
 from vivace.measure.peers import refuse_peers
 from vivace.records.finding import Findings
 from vivace.report.findings_view import findings_view
+from vivace.report.ledger_view import lines_view
 from vivace.report.terminal import measurement_view
 from vivace.tune.checking import check as run_check
 
@@ -42,6 +43,9 @@ def check(
         float | None,
         typer.Option("--fail-over", help="For CI: exit with 1 if a larger speedup than this is likely left."),
     ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Also list the lines of the script by the time they cost.")
+    ] = False,
     ranks: Ranks = 1,
     with_: Mode = "",
     cluster: Annotated[
@@ -71,6 +75,8 @@ def check(
 
         vivace check --json --fail-over 1.2 -- torchrun --nproc-per-node 4 train.py
 
+        vivace check --lines -- python train.py                                     what each line costs
+
         vivace check --ranks 16 --cluster jean-zay-h100 -- python train.py          would it scale?
     """
     if fail_over is not None and not fail_over >= 1:
@@ -80,6 +86,7 @@ def check(
     request = Request(
         command=tuple(command or embedded_example()),
         steps=steps,
+        lines=True,
         timeout_s=timeout,
         output=output,
         name=name,
@@ -104,6 +111,8 @@ def check(
         out = make_console()
         out.print(measurement_view(checked.measured.measurement, str(checked.folder)))
         out.print(findings_view(checked.findings, checked.measured.measurement), crop=False)
+        if lines and checked.measured.measurement.ledger is not None:
+            out.print(lines_view(checked.measured.measurement.ledger))
     if checked.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     if fail_over is not None and checked.findings.left > fail_over:

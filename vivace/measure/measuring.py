@@ -61,6 +61,8 @@ class Request:
     warmup_steps: int | None = None
     profile: bool = True
     flops: bool = True
+    lines: bool = False
+    """Sample the host's stack in steps of their own, for the ledger."""
     timeout_s: float | None = None
     output: Path = DEFAULT_RUNS
     name: str | None = None
@@ -115,6 +117,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         profile_steps=3 if request.profile else 0,
         sync_steps=3 if request.profile else 0,
         count_flops=request.flops,
+        lines=request.lines,
         grad_norms=request.grad_norms,
         same_draws=request.same_draws,
         files_apart=request.files_apart,

@@ -11,14 +11,16 @@ from vivace.hardware.specs import peak_tflops
 from vivace.measure.all_ranks import host_series, mean_series, waiting_for_ranks_ms
 from vivace.measure.contradictions import contradictions
 from vivace.measure.inside.steps.timeline import PHASES
+from vivace.measure.ledger.making import host_ledger
 from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
 from vivace.measure.steadiness import steps_vary
 from vivace.protocol.answers import PracticeAnswer
 from vivace.protocol.ending import Ending
-from vivace.protocol.payload import Payload, Series, Status
+from vivace.protocol.payload import Clock, Payload, Series, Status
 from vivace.records.first_steps import FirstSteps
+from vivace.records.ledger import Ledger
 from vivace.records.machine import Machine
 from vivace.records.measurement import (
     AllocatorUse,
@@ -132,6 +134,7 @@ def merge(
         ready_at_end=first.supply.ready_at_end,
         workers_busy=first.supply.workers_busy,
         ranks=tuple(_rank(p) for p in payloads if p.series.step),
+        ledger=_ledger(payloads, series),
         devices=tuple(device.name for p in payloads for device in p.devices),
         origin=_origin(first, command, environment, folder, started_at),
         machine=machine,
@@ -171,6 +174,15 @@ def _why_no_throughput(
     there = name_ranks([payload.rank for payload in payloads])
     rate = f"; {there} alone: {samples_per_s:,.1f} samples/s" if samples_per_s is not None else ""
     return (f"no throughput of the whole job, and energy and memory are those of {there} only{rate}",)
+
+
+def _ledger(payloads: Sequence[Payload], series: Series) -> Ledger | None:
+    """Of the first rank's lines, and the mean step of all."""
+    seen = payloads[0].sampling
+    if seen is None or not series.step or payloads[0].clock is not Clock.HOST:
+        return None
+    step_ms = sum(series.step) / len(series.step)
+    return host_ledger(step_ms, seen, payloads[0].no_core_ms, waiting_for_ranks_ms(payloads))
 
 
 def _flops(payload: Payload) -> Flops | None:

@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 from vivace.protocol.codec import decode
 from vivace.protocol.ending import Ended
+from vivace.protocol.sampling import SeenSampling
 from vivace.protocol.text_enum import TextEnum
 from vivace.protocol.version import PROTOCOL, ProtocolError
 
@@ -203,6 +204,9 @@ class Payload:
     energy_why_not: str | None = None
     profile: Facts | None = None
     syncs: list[Facts] = field(default_factory=list)
+    sampling: SeenSampling | None = None
+    no_core_ms: float | None = None
+    """Per timed step: how long the training's thread could have run and had no core. None: not told by the system."""
     loaders: list[Facts] = field(default_factory=list)
     structure: Facts = field(default_factory=dict)
 

@@ -36,7 +36,7 @@ class ProcessRequest:
     alone would, where they can. ``known_gpus``: what the catalogue has peaks for, because
     the process cannot read it (Python has ``tomllib`` since 3.11 only). ``journal``: keep one, for a race.
     ``files_apart``: what the script writes goes to a folder of its own, and nowhere when it ends.
-    ``rate_test``: for that entry.
+    ``rate_test``: for that entry. ``lines``: sample the stack in steps of their own.
     """
 
     folder: str
@@ -48,6 +48,7 @@ class ProcessRequest:
     profile_steps: int = 3
     sync_steps: int = 3
     count_flops: bool = True
+    lines: bool = False
     grad_norms: bool = False
     seed_offset: int | None = None
     practices: tuple[str, ...] = ()

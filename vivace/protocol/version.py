@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["PROTOCOL", "ProtocolError"]
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 class ProtocolError(ValueError):

@@ -10,6 +10,7 @@ from vivace.protocol.ending import Ending
 from vivace.records import older
 from vivace.records.base import Part, Record
 from vivace.records.first_steps import FirstSteps
+from vivace.records.ledger import Ledger
 from vivace.records.machine import Machine
 from vivace.records.older import Answer
 from vivace.records.scale import SplitFacts
@@ -333,6 +334,7 @@ class Measurement(Record):
     energy: Energy
     validation: Validation = Validation()
     profile: Profile | None = None
+    ledger: Ledger | None = Field(None, description="where every millisecond of a step went; None: not sampled")
     syncs: tuple[Sync, ...] = ()
     loaders: tuple[Loader, ...] = ()
     ready_at_start: int | None = Field(None, description="batches ready for the training when the window opened")

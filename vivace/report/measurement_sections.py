@@ -9,6 +9,7 @@ from vivace.report.charts.bars import Piece, bar
 from vivace.report.charts.curves import curves
 from vivace.report.common_sections import command_line, machine_section
 from vivace.report.figures import bytes_gib, counted, milliseconds, percent, plain
+from vivace.report.ledger_words import largest, shown_rows, sum_in_words
 from vivace.report.phases import css_class, in_order, phase_name
 from vivace.report.rendering import render
 from vivace.report.steadiness import vary_sentence
@@ -27,6 +28,7 @@ def measurement_sections(record: Measurement, name: str, headline: bool = True) 
     sections = (
         _headline(record, name) if headline else None,
         _step(record, warn=not headline),
+        _ledger(record),
         _curves(record),
         _syncs(record),
         _kernels(record),
@@ -108,6 +110,19 @@ def _curves(record: Measurement) -> Markup | None:
     if steps is None and losses is None:
         return None
     return render("measurement_curves", steps=steps, losses=losses)
+
+
+def _ledger(record: Measurement) -> Markup | None:
+    if record.ledger is None:
+        return None
+    ledger = record.ledger
+    return render(
+        "measurement_ledger",
+        ledger=ledger,
+        total=sum_in_words(ledger),
+        rows=shown_rows(ledger),
+        largest=largest(ledger),
+    )
 
 
 def _syncs(record: Measurement) -> Markup | None:

@@ -10,6 +10,7 @@ import jinja2
 from markupsafe import Markup
 
 from vivace.report import figures
+from vivace.report.ledger_words import in_words
 from vivace.report.phases import css_class, phase_name
 from vivace.report.to_copy import about_hidden
 
@@ -32,6 +33,6 @@ def _environment() -> jinja2.Environment:
     names = ("amount", "bytes_gib", "counted", "duration", "interval", "milliseconds", "percent", "plain", "ratio")
     environment.filters.update({name: getattr(figures, name) for name in names})
     environment.filters.update(phase_name=phase_name, phase_class=css_class)
-    environment.filters["about_hidden"] = about_hidden
+    environment.filters.update(about_hidden=about_hidden, in_words=in_words)
     environment.globals["change"] = figures.signed_percent
     return environment

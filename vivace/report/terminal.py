@@ -13,6 +13,7 @@ from vivace.records.measurement import Measurement
 from vivace.records.waits import waits_in_words
 from vivace.report.figures import counted
 from vivace.report.fitting import FittingTable
+from vivace.report.ledger_view import ledger_view
 from vivace.report.phases import TERMINAL_COLOURS, phase_name
 from vivace.report.steadiness import vary_sentence
 
@@ -34,7 +35,10 @@ def measurement_view(record: Measurement, folder: str) -> RenderableType:
     parts.append(_headline(record))
     if record.steps_vary is not None:
         parts.append(Text(f"{vary_sentence(record.steps_vary)}.", style="yellow"))
-    parts += [_Bar(record), _phase_table(record), _figures(record)]
+    parts += [_Bar(record), _phase_table(record)]
+    if record.ledger is not None:
+        parts.append(ledger_view(record.ledger))
+    parts.append(_figures(record))
     if record.syncs:
         parts.append(_syncs(record))
     parts += [Text(note, style="dim") for note in record.notes]

@@ -33,8 +33,10 @@ def unexplained_time(m: Measurement, findings: Sequence[Finding], causes: Sequen
     data = exposed.get("data", phase_ms(m, "loader"))
     idle = max(0.0, idle_ms(m) - data)  # what it waits for batches is idle time too
     communication = exposed.get("communication", 0.0)
+    not_seen = m.ledger.unexplained_ms if m.ledger is not None else 0.0
     left = (
-        max(0.0, data - _explained_data(findings, m.inputs_vary))
+        not_seen
+        + max(0.0, data - _explained_data(findings, m.inputs_vary))
         + max(0.0, idle - _explained_idle(findings))
         + max(0.0, communication - _explained_communication(findings))
     )
@@ -45,8 +47,9 @@ def unexplained_time(m: Measurement, findings: Sequence[Finding], causes: Sequen
 
 
 def _explained_data(findings: Sequence[Finding], shapes_vary: bool) -> float:
-    """Fixes of the loader act on different parts of a wait; fixes of what new shapes cost all act on the same."""
-    loading = sum(f.exposed_ms for f in findings if get_practice(f.practice).family == "loader")
+    """Fixes of the loader, and lines, act on different parts of a wait; fixes of what new shapes cost all act on the
+    same."""
+    loading = sum(f.exposed_ms for f in findings if get_practice(f.practice).family in ("loader", "host"))
     shapes = max((f.exposed_ms for f in findings if get_practice(f.practice).for_new_shapes), default=0.0)
     return loading + (shapes if shapes_vary else 0.0)
 
@@ -61,7 +64,12 @@ def _explained_communication(findings: Sequence[Finding]) -> float:
 
 
 def _known(m: Measurement, causes: Sequence[Cause]) -> list[str]:
-    return [*(cause.says for cause in causes), *_idle(m), *_shapes(m), *_allocator(m), *_syncs(m)]
+    return [*(cause.says for cause in causes), *_idle(m), *_ledger(m), *_shapes(m), *_allocator(m), *_syncs(m)]
+
+
+def _ledger(m: Measurement) -> list[str]:
+    """Why the ledger does not name all of the step."""
+    return [m.ledger.why_unexplained] if m.ledger is not None and m.ledger.why_unexplained else []
 
 
 def _idle(m: Measurement) -> list[str]:

@@ -36,11 +36,12 @@ def diagnose(measurement: Measurement, probed: Probed | None = None) -> tuple[Fi
     """The findings, ordered by what they are likely to bring."""
     if measurement.step_ms is None or measurement.step_ms.mean <= 0:
         return ()
-    everything = {practice: _found(practice, measurement, probed) for practice in all_practices()}
-    part_of = {practice.name: found.part_of for practice, found in everything.items() if found is not None}
-    findings = [_finding(practice, found, measurement) for practice, found in everything.items() if found is not None]
+    everything = [(one, found) for one in all_practices() for found in _found(one, measurement, probed)]
+    part_of = {practice.name: found.part_of for practice, found in everything}
+    findings = [_finding(practice, found, measurement) for practice, found in everything]
     kept = [f for f in findings if f.worth >= SMALLEST_WORTH or makes_room(f)]
-    return by_likely(_one_a_cause(kept, part_of))
+    several = [f for f in kept if get_practice(f.practice).find_all is not None]
+    return by_likely([*_one_a_cause([f for f in kept if f not in several], part_of), *several])
 
 
 def _one_a_cause(findings: Sequence[Finding], part_of: dict[str, tuple[str, ...]]) -> list[Finding]:
@@ -56,10 +57,14 @@ def _one_a_cause(findings: Sequence[Finding], part_of: dict[str, tuple[str, ...]
     return list(kept.values())
 
 
-def _found(practice: Practice, measurement: Measurement, probed: Probed | None) -> Found | None:
+def _found(practice: Practice, measurement: Measurement, probed: Probed | None) -> tuple[Found, ...]:
+    if practice.find_all is not None:
+        return practice.find_all(measurement)
     if probed is not None and practice.find_probed is not None:
-        return practice.find_probed(measurement, probed)
-    return practice.find(measurement)
+        found = practice.find_probed(measurement, probed)
+    else:
+        found = practice.find(measurement)
+    return (found,) if found is not None else ()
 
 
 def by_likely(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -139,10 +144,12 @@ def likely_together(findings: Sequence[Finding], measurement: Measurement) -> fl
 
 def _saved_together(saved_ms: Sequence[tuple[Finding, float, float]], measurement: Measurement) -> float:
     """Milliseconds of a step, from what each finding saves of the GPU's idle time and of the rest. A step waits, or the
-    GPU is idle, or it computes: fixes of the same part compete for it, and of number types one is taken."""
+    GPU is idle, or it computes: fixes of the same part compete for it, and of number types one is taken. Lines of the
+    ledger share no time with each other, nor with the rest."""
     parts = _parts(measurement)
     saved_ms = [_by_part(finding, idle, rest, parts) for finding, idle, rest in saved_ms]
     saved = min(parts["idle"], max(idle for _, idle, _ in saved_ms))
+    saved += min(parts["lines"], sum(rest for finding, _, rest in saved_ms if _part_of(finding) == "lines"))
     chosen = _without_lesser_types([finding for finding, _, _ in saved_ms])
     for part in ("waiting", "computing"):
         left = 1.0
@@ -162,11 +169,13 @@ def _by_part(finding: Finding, idle: float, rest: float, parts: dict[str, float]
 
 
 def _parts(m: Measurement) -> dict[str, float]:
-    """What a step consists of, in milliseconds: waiting for data and copies, idle, computing."""
+    """What a step consists of, in milliseconds: waiting for data and copies, idle, in lines of Python that no practice
+    acts on, computing."""
     assert m.step_ms is not None
     waiting = min(m.step_ms.mean, pricing.phase_ms(m, "loader") + pricing.phase_ms(m, "copy"))
     idle = min(m.step_ms.mean - waiting, pricing.launch_idle_ms(m))
-    return {"waiting": waiting, "idle": idle, "computing": m.step_ms.mean - waiting - idle}
+    lines = min(m.step_ms.mean - waiting - idle, pricing.lines_ms(m))
+    return {"waiting": waiting, "idle": idle, "lines": lines, "computing": m.step_ms.mean - waiting - idle - lines}
 
 
 def _without_lesser_types(findings: Sequence[Finding]) -> list[Finding]:
@@ -176,7 +185,7 @@ def _without_lesser_types(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _part_of(finding: Finding) -> str:
-    return "waiting" if get_practice(finding.practice).family == "loader" else "computing"
+    return {"loader": "waiting", "host": "lines"}.get(get_practice(finding.practice).family, "computing")
 
 
 def _worth_at_peak(practices: Iterable[str], m: Measurement) -> float | None:
@@ -211,7 +220,7 @@ def _finding(practice: Practice, found: Found, measurement: Measurement) -> Find
         where=Place(file=found.where[0], line=found.where[1]) if found.where else None,
         evidence=found.evidence,
         applies=practice.change is not None and found.why_not is None,
-        title=practice.title,
+        title=found.title or practice.title,
         says=found.says,
         setting=found.setting or practice.name,
         by_hand=found.by_hand or practice.by_hand,

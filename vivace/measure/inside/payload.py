@@ -104,6 +104,8 @@ def _build(
         energy_why_not=window.energy.why_not if window.energy else None,
         profile=course.profiler.seen,
         syncs=course.syncs.seen(),
+        sampling=course.lines.seen,
+        no_core_ms=window.no_core_ms,
         devices=describe_devices(indices),
         process=describe_process(),
         written_at=time.time(),

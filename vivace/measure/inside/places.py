@@ -19,7 +19,10 @@ import torch
 
 import vivace
 
-__all__ = ["is_library", "is_torch_or_ours", "place_of", "short_name", "source_line", "user_frame", "user_place"]
+__all__ = [
+    "is_library", "is_ours", "is_torch", "is_torch_or_ours", "place_of", "short_name", "source_line", "user_frame",
+    "user_place",
+]  # fmt: skip
 
 _LIBRARIES = tuple(
     os.path.abspath(path) + os.sep
@@ -69,6 +72,14 @@ def short_name(frame: FrameType | None) -> str | None:
         return None
     parts = frame.f_code.co_filename.split(os.sep)
     return f"{os.sep.join(parts[-2:])}:{frame.f_lineno}"
+
+
+def is_ours(filename: str) -> bool:
+    return os.path.abspath(filename).startswith(_OURS)
+
+
+def is_torch(filename: str) -> bool:
+    return os.path.abspath(filename).startswith(_TORCH)
 
 
 def is_torch_or_ours(filename: str) -> bool:

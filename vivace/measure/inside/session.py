@@ -186,6 +186,10 @@ class Session:
         if not course.window.is_whole:
             self._write(Status.PARTIAL, why)
             return
+        if course.stage is course.lines and course.lines.steps:
+            course.lines.close()
+            self._write(Status.COMPLETE, None)
+            return
         if course.stage is course.tail:
             course.tail.close()
         self.training.notes.append(

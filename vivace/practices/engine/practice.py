@@ -17,7 +17,7 @@ __all__ = ["Family", "Found", "NumberFormat", "Practice", "RiskName", "Saved", "
 
 RiskName = Literal["exact", "rounding", "algorithmic"]
 NumberFormat = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
-Family = Literal["precision", "kernels", "loader", "memory", "structure", "cpu", "method"]
+Family = Literal["precision", "kernels", "loader", "memory", "structure", "cpu", "host", "method"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Found:
     where: tuple[str, int] | None = None
     setting: str | None = None
     """The word for ``--with``, when it is more than the name: ``workers=8``."""
+    title: str | None = None
+    """Where it says more than the practice's own."""
     by_hand: str | None = None
     """Lines for this script, when they say more than the practice's own."""
     why_not: str | None = None
@@ -66,6 +68,8 @@ class Practice:
     find: Callable[[Measurement], Found | None]
     find_probed: Callable[[Measurement, Probed], Found | None] | None = None
     """``find`` with what differential runs measured, where they price it better."""
+    find_all: Callable[[Measurement], tuple[Found, ...]] | None = None
+    """In place of ``find``, where one job may have several: lines that have nothing to do with each other."""
     change: Callable[[str | None], Change] | None = None
     """None: it can be found and priced, but only the user can change it."""
     argument: str | None = None

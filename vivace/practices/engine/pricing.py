@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allocator_ms", "arithmetic_share", "busy_ms", "capability", "compute_ms", "copies_to_gpu", "has_convolutions",
-    "idle_ms", "idle_part_ms", "launch_idle_ms", "memory_limit", "on_gpu", "optimizer_bytes", "out_of_memory", "peak",
-    "phase_ms", "products_left_ms", "products_ms", "recurrent_ms", "retries_ms", "role_ms", "step_ms",
+    "idle_ms", "idle_part_ms", "launch_idle_ms", "lines_ms", "memory_limit", "on_gpu", "optimizer_bytes",
+    "out_of_memory", "peak", "phase_ms", "products_left_ms", "products_ms", "recurrent_ms", "retries_ms", "role_ms",
+    "step_ms",
 ]  # fmt: skip
 
 _TILE = 128  # of the result, that one multiprocessor computes at a time
@@ -36,6 +37,15 @@ def phase_ms(m: Measurement, phase: str) -> float:
 
 def compute_ms(m: Measurement) -> float:
     return phase_ms(m, "forward") + phase_ms(m, "backward")
+
+
+def lines_ms(m: Measurement) -> float:
+    """Of a step, what the ledger charges to lines of Python and other causes outside of torch; 0 where it is the GPU
+    that computes."""
+    outside = ("host", "logging", "saving", "gc", "no core")
+    return (
+        sum(row.ms for row in m.ledger.rows if row.cause in outside) if m.ledger is not None and not on_gpu(m) else 0.0
+    )
 
 
 def on_gpu(m: Measurement) -> bool:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vivace.measure.inside.lines.charging import Segment
+from vivace.measure.inside.lines.operators import Event, segments_of
 from vivace.measure.inside.profiling.idle import Interval, idle_during, length, overlap, phases_of, union
 from vivace.measure.inside.profiling.kernel_names import CPU_ROLES, FAMILIES, ROLES
 from vivace.measure.inside.profiling.widths import products_ms
@@ -26,6 +28,8 @@ _TOP = 12
 _CLOCKS_APART_US = 1e5  # kernels that begin so long before the first mark: the clocks do not fit together
 _FULL_QUEUE = 10.0  # a launch that takes so many times the usual one waits for room in the queue
 _PRODUCTS = ("matmul", "convolution", "attention")
+_CLOCK = "vivace clock "
+_CLOCK_MARKS = 4
 
 
 class ProfileWindow:
@@ -43,6 +47,21 @@ class ProfileWindow:
             warnings.simplefilter("ignore")  # the profiler talks to whoever started it, and that is not the user
             self._profile.start()
         self._clocks_ns = (time.perf_counter_ns(), time.time_ns())  # the marks' clock, and the trace's
+        self._clock_marks = [] if self.on_gpu else _clock_marks()
+
+    def operators(self) -> list[Segment]:
+        """After ``finish``, on a CPU: when the training thread was inside an operator, on the marks' clock."""
+        events = self._profile.events() or []
+        marks = {e.name: e for e in events if e.name.startswith(_CLOCK)}
+        last = marks.get(f"{_CLOCK}{len(self._clock_marks) - 1}")
+        if last is None:
+            return []
+        zero_ns = self._clock_marks[-1] - int(1e3 * last.time_range.start)
+        return segments_of(
+            Event(zero_ns + int(1e3 * e.time_range.start), zero_ns + int(1e3 * e.time_range.end), e.name)
+            for e in events
+            if e.thread == last.thread
+        )
 
     def finish(self, steps: int, marks: Sequence[tuple[Any, ...]] = ()) -> dict[str, Any]:
         """``marks``: the recorder's, of these steps. They tell what the host was in while the GPU was idle."""
@@ -78,6 +97,18 @@ class ProfileWindow:
                 for e in operators[:_TOP]
             ],
         }
+
+
+def _clock_marks() -> list[int]:
+    """Moments that the profiler records as well. The first ones are slow; the last tells how the clocks fit."""
+    from torch.profiler import record_function
+
+    moments = []
+    for number in range(_CLOCK_MARKS):
+        before_ns = time.perf_counter_ns()
+        with record_function(f"{_CLOCK}{number}"):
+            moments.append((before_ns + time.perf_counter_ns()) // 2)
+    return moments
 
 
 def in_trace_time(

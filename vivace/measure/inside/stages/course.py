@@ -8,6 +8,7 @@ from vivace.measure.inside.stages.counted_step import CountedStep
 from vivace.measure.inside.stages.energy_tail import EnergyTail
 from vivace.measure.inside.stages.gradient_norms import GradientNorms
 from vivace.measure.inside.stages.late_flops import LateFlops
+from vivace.measure.inside.stages.line_sampling import LineSampling
 from vivace.measure.inside.stages.profiler import Profiler
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.stages.sync_points import SyncPoints
@@ -31,6 +32,7 @@ class Course:
         self.norms = GradientNorms(training)
         self.profiler = Profiler(training)
         self.syncs = SyncPoints(training)
+        self.lines = LineSampling(training, self.profiler)
         self.late_flops = LateFlops(training, self.counted, save)
         self.order: tuple[Stage, ...] = (
             self.warm_up,  # until the loop runs at its lasting speed; FLOPs are counted in one step of it
@@ -39,6 +41,7 @@ class Course:
             self.norms,
             self.profiler,  # from here on steps are slowed down
             self.syncs,
+            self.lines,
             self.late_flops,  # last, because a compiled model may not fit uncompiled
         )
         self._place = -1

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import torch
 
+from vivace.measure.inside.lines.sampler import LineSampler
+from vivace.measure.inside.lines.seen import WorkShares, phases_since, work_shares
 from vivace.measure.inside.profiling.kernels import ProfileWindow
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.training import Training
@@ -14,14 +17,23 @@ from vivace.measure.inside.training import Training
 __all__ = ["Profiler"]
 
 
+_SECONDS_WITH_LINES = 0.25  # a sampler beside it needs some hundred looks to tell lines apart …
+_MOST_WITH_LINES = 5  # … or so many times the steps
+
+
 class Profiler(Stage):
+    """``work_shares``: how lines divide into operators and the rest, where a sampler ran beside the profiler."""
+
     says = "profiling"
 
     def __init__(self, training: Training) -> None:
         super().__init__(training)
         self.seen: dict[str, Any] | None = None
+        self.work_shares: WorkShares | None = None
         self._window: ProfileWindow | None = None
+        self._sampler: LineSampler | None = None
         self._first_mark = 0
+        self._began_s = 0.0
 
     def begin(self) -> bool:
         if self.training.request.profile_steps <= 0:
@@ -40,15 +52,32 @@ class Profiler(Stage):
             self._window = ProfileWindow(on_gpu=self.training.on_gpu)
             self._window.begin()
             self._first_mark = len(self.training.recorder.marks)
+            if self.training.request.lines and not self.training.on_gpu:
+                self._sampler = LineSampler()
+                self._sampler.begin()
+            self._began_s = time.perf_counter()
         except RuntimeError as error:
             return str(error)
         return None
 
     def step(self) -> bool:
-        if self.steps < self.training.request.profile_steps:
+        if self.steps < self.training.request.profile_steps or self._wants_more():
             return False
         assert self._window is not None
+        if self._sampler is not None:
+            self._sampler.finish()
         if self.training.on_gpu:
             torch.cuda.synchronize(self.training.device)
-        self.seen = self._window.finish(self.steps, self.training.recorder.marks[self._first_mark :])
+        marks = self.training.recorder.marks[self._first_mark :]
+        self.seen = self._window.finish(self.steps, marks)
+        if self._sampler is not None:
+            phases = phases_since(self.training.recorder, self._first_mark - 1)
+            self.work_shares = work_shares(self._sampler, phases, self._window.operators())
         return True
+
+    def _wants_more(self) -> bool:
+        """Ranks must leave together: only a lone process may go by the clock."""
+        if self._sampler is None or self.training.world > 1:
+            return False
+        short = time.perf_counter() - self._began_s < _SECONDS_WITH_LINES
+        return short and self.steps < _MOST_WITH_LINES * self.training.request.profile_steps

@@ -11,6 +11,7 @@ from vivace.measure.inside.facts.energy import EnergyMeter
 from vivace.measure.inside.facts.memory import allocator_counts, allocator_use, devices_in_use, memory_now
 from vivace.measure.inside.facts.provenance import describe_devices
 from vivace.measure.inside.facts.supply import Moment
+from vivace.measure.inside.lines.scheduler import Scheduler
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.stages.warm_up import WarmUp
 from vivace.measure.inside.training import Training
@@ -39,6 +40,9 @@ class TimedWindow(Stage):
         self._supply: tuple[Moment | None, Moment | None] = (None, None)
         self._allocator: tuple[dict[str, int] | None, dict[str, int] | None] = (None, None)
         self._frames_before = 0
+        self.no_core_ms: float | None = None  # per step, of the training's thread
+        self._scheduler: Scheduler | None = None
+        self._no_core_before_ns = 0
 
     @property
     def of(self) -> int:
@@ -62,6 +66,8 @@ class TimedWindow(Stage):
         self.warm_up.workers.watch(training.feed.worker_pids(), anew=True)
         self._allocator = (self._allocator_now(), None)
         self._frames_before = compiled_frames()
+        self._scheduler = Scheduler()
+        self._no_core_before_ns = self._scheduler.waited_ns()
         self.seconds_before = time.perf_counter() - training.began_s
         self.first_mark = len(training.recorder.marks) - 1
         self.energy = EnergyMeter([device.uuid for device in describe_devices(devices_in_use())])
@@ -74,6 +80,9 @@ class TimedWindow(Stage):
         training = self.training
         self._look_at_workers(training.feed.worker_pids())
         self.last_mark = len(training.recorder.marks)
+        if self._scheduler is not None and self._scheduler.tells:
+            self.no_core_ms = (self._scheduler.waited_ns() - self._no_core_before_ns) / 1e6 / self.steps
+            self._scheduler.close()
         self._supply = (self._supply[0], training.feed.moment())
         self._allocator = (self._allocator[0], self._allocator_now())
         self.recompiled = compiled_frames() - self._frames_before

@@ -15,11 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["NO_LOSS", "PHASES", "Mark", "Step", "Timeline", "split"]
+__all__ = ["NO_LOSS", "PHASES", "VALIDATION", "Mark", "Span", "Step", "Timeline", "split"]
 
 NO_LOSS = "no loss"  # the extra of a ``bwd+`` that is no micro-batch: torch.autograd.grad (penalties, checks)
 
 PHASES = ("loader", "copy", "forward", "backward", "communication", "optimizer", "other")
+
+VALIDATION = "validation"  # of a span: no part of a step
 
 _PHASE_OF = {
     "data": "loader",
@@ -40,6 +42,14 @@ class Mark(NamedTuple):
     code: str
     t_ms: float
     extra: Any = None
+
+
+class Span(NamedTuple):
+    """A stretch of time, in the marks' milliseconds, and the phase that it counts for."""
+
+    start_ms: float
+    stop_ms: float
+    phase: str
 
 
 @dataclass
@@ -72,9 +82,12 @@ class Timeline:
     validation_runs: int = 0
     validation_with_grad_ms: float = 0.0
     unfinished: Step = field(default_factory=Step)
+    spans: list[Span] = field(default_factory=list)
+    """All of the time in order, each part once."""
 
 
 _USUAL = 0.5  # of the steps
+_PENDING = "pending"  # of a span: the tail of a forward, until it is known what follows
 
 
 @dataclass
@@ -85,6 +98,7 @@ class _Piece:
     forwards_without_grad: int = 0
     forwards_with_grad_in_eval: int = 0
     pending_ms: float = 0.0
+    spans: list[Span] = field(default_factory=list)
 
     def is_validation(self) -> bool:
         return not self.trained and (self.eval_mode or self.forwards_without_grad > 0)
@@ -101,13 +115,18 @@ class _Splitter:
         self.held: list[_Piece] = []  # forwards without gradients, in train mode, since the last step
         self.held_by_step: list[list[_Piece]] = []
 
-    def elapse(self, ms: float) -> None:
-        if self.in_tail and (not self.stack or self.stack[-1] == "optimizer"):
+    def elapse(self, start_ms: float, stop_ms: float) -> None:
+        phase, ms = self.stack[-1] if self.stack else "other", stop_ms - start_ms
+        if self.in_tail and phase in ("other", "optimizer"):
             self.piece.pending_ms += ms
+            phase = _PENDING
         else:
-            self.piece.step.phases_ms[self.stack[-1] if self.stack else "other"] += ms
+            self.piece.step.phases_ms[phase] += ms
+        self.piece.spans.append(Span(start_ms, stop_ms, phase))
 
     def settle_tail(self, phase: str) -> None:
+        if self.in_tail:
+            self.piece.spans = [one._replace(phase=phase) if one.phase is _PENDING else one for one in self.piece.spans]
         self.piece.step.phases_ms[phase] += self.piece.pending_ms
         self.piece.pending_ms = 0.0
         self.in_tail = False
@@ -123,6 +142,7 @@ class _Splitter:
             self.was_validation = True
         else:
             _add(self.result.unfinished, piece.step)
+            self.result.spans += piece.spans
             self.was_validation = self.was_validation and not piece.trained
         self.piece = _Piece(eval_mode=piece.eval_mode if eval_mode is None else eval_mode)
 
@@ -131,6 +151,7 @@ class _Splitter:
         self.result.validation_batches += piece.forwards_without_grad + piece.forwards_with_grad_in_eval > 0
         self.result.validation_with_grad_ms += piece.step.total_ms if piece.forwards_with_grad_in_eval else 0.0
         self.result.validation_runs += begins
+        self.result.spans += [span._replace(phase=VALIDATION) for span in piece.spans]
 
     def close_step(self) -> None:
         self.piece.trained = True
@@ -147,6 +168,7 @@ class _Splitter:
             for number, piece in enumerate(pieces):
                 if usual:
                     _add(step, piece.step)
+                    self.result.spans += piece.spans
                 else:
                     self.validate(piece, begins=number == 0)
         for number, piece in enumerate(self.held):
@@ -226,9 +248,10 @@ def split(marks: Sequence[Mark] | Iterable[Mark]) -> Timeline:
     previous: float | None = None
     for mark in marks:
         if previous is not None:
-            splitter.elapse(mark.t_ms - previous)
+            splitter.elapse(previous, mark.t_ms)
         previous = mark.t_ms
         splitter.take(mark)
     splitter.close_piece()
     splitter.settle_held()
+    splitter.result.spans.sort()
     return splitter.result

@@ -1,0 +1,65 @@
+"""Steps of their own, after the timed ones, in which the stack of the training thread is sampled."""
+
+from __future__ import annotations
+
+import time
+
+from vivace.measure.inside.lines.sampler import LineSampler
+from vivace.measure.inside.lines.seen import describe, phases_since
+from vivace.measure.inside.stages.profiler import Profiler
+from vivace.measure.inside.stages.stage import Stage
+from vivace.measure.inside.training import Training
+from vivace.protocol.sampling import SeenSampling
+
+__all__ = ["LineSampling"]
+
+_FEWEST = 5  # steps
+_SECONDS = 0.8  # a line with a twentieth of the time gets some forty samples
+_STEPS_OF_RANKS = 20  # ranks must leave together, and cannot each go by their own clock
+
+
+class LineSampling(Stage):
+    """Until it has lasted long enough, and never longer than twice the timed steps."""
+
+    says = "sampling lines"
+
+    def __init__(self, training: Training, profiler: Profiler) -> None:
+        super().__init__(training)
+        self.profiler = profiler
+        self.seen: SeenSampling | None = None
+        self._sampler: LineSampler | None = None
+        self._first_mark = 0
+        self._began_s = 0.0
+
+    @property
+    def of(self) -> int:
+        return max(_FEWEST, 2 * self.training.request.steps)
+
+    def begin(self) -> bool:
+        if not self.training.request.lines:
+            return False
+        self._sampler = LineSampler()
+        self._first_mark = len(self.training.recorder.marks) - 1
+        self._began_s = time.perf_counter()
+        self._sampler.begin()
+        return True
+
+    def step(self) -> bool:
+        if self.training.world > 1:
+            over = self.steps >= _STEPS_OF_RANKS
+        else:
+            long_enough = time.perf_counter() - self._began_s >= _SECONDS
+            over = self.steps >= self.of or (self.steps >= _FEWEST and long_enough)
+        if over:
+            self.close()
+        return over
+
+    def close(self) -> None:
+        """Also where the script ends in between: what there is counts, if a step was whole."""
+        sampler = self._sampler
+        if sampler is None or sampler.ended_ns:
+            return
+        sampler.finish()
+        if self.steps and sampler.samples:
+            phases = phases_since(self.training.recorder, self._first_mark)
+            self.seen = describe(sampler, phases, self.steps, self.profiler.work_shares)

@@ -1,0 +1,59 @@
+"""Whose time is a sampled line's? Decisions on phases, kinds of work and names of modules."""
+
+from __future__ import annotations
+
+from vivace.protocol.sampling import SeenLine
+from vivace.records.ledger import Cause
+
+__all__ = ["LAUNCHES", "cause_of", "to_do"]
+
+LAUNCHES = 0.2  # of a line inside operators: the rest of it is what launching them takes
+
+_BY_PHASE = {"loader": Cause.DATA, "communication": Cause.EXCHANGE, "copy": Cause.COPIES}
+_COMPUTING = ("forward", "backward", "optimizer")
+_SAVING = ("torch.serialization", "torch.distributed.checkpoint", "safetensors", "pickle", "vivace.checkpoint")
+_LOGGING = (
+    "logging", "tqdm", "wandb", "tensorboard", "tensorboardX", "torch.utils.tensorboard", "mlflow", "comet_ml",
+    "neptune", "clearml", "aim", "loguru", "rich", "csv",
+)  # fmt: skip
+
+
+def cause_of(line: SeenLine, launches: bool, operators_seen: bool) -> Cause:
+    """``launches``: much of this line is spent inside operators."""
+    if line.ours:
+        return Cause.OWN
+    if line.phase in _BY_PHASE:
+        return _BY_PHASE[line.phase]
+    if line.work:
+        return Cause.EXCHANGE if line.work == "communication" else Cause.OPERATORS
+    if not operators_seen and line.phase in _COMPUTING:
+        return Cause.OPERATORS
+    if _is_of(line.via, _SAVING):
+        return Cause.SAVING
+    if _is_of(line.via, _LOGGING) or line.code.startswith("print("):
+        return Cause.LOGGING
+    return Cause.DISPATCH if line.leaf_in_torch or launches else Cause.HOST
+
+
+def _is_of(name: str, modules: tuple[str, ...]) -> bool:
+    return name.startswith(tuple(f"{module}." for module in modules))
+
+
+_WAITS = (
+    "The thread waits here (a sleep, a lock, a file, the network, another process). Take it out of the loop, or let "
+    "another thread wait."
+)
+_COMPUTES = "Python works here in every step. Do it once before the loop, less often, or in another process."
+_TO_DO = {
+    Cause.LOGGING: "Log every 50th step, or hand the values to a thread that writes them.",
+    Cause.SAVING: "Save less often, or copy the state to the host and write it in a thread.",
+    Cause.GC: "Once the model and the data are made, call gc.collect() and gc.freeze(); or gc.disable(), and "
+    "gc.collect() every few hundred steps.",
+    Cause.NO_CORE: "Ask for fewer threads (OMP_NUM_THREADS, torch.set_num_threads) and workers, or for more cores.",
+}
+
+
+def to_do(cause: Cause, ms: float, waiting_ms: float) -> str:
+    if cause is Cause.HOST:
+        return _WAITS if waiting_ms > 0.5 * ms else _COMPUTES
+    return _TO_DO.get(cause, "")

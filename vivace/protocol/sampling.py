@@ -1,0 +1,64 @@
+"""What sampling the host's stack showed, as a process tells the command: milliseconds per step by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from vivace.protocol.text_enum import TextEnum
+
+__all__ = ["Sampler", "SeenLine", "SeenSampling"]
+
+
+class Sampler(TextEnum):
+    """How the stack was looked at."""
+
+    TIMER = "timer"
+    """A timer interrupts the main thread."""
+    THREAD = "thread"
+    """A thread looks from beside. Biased: it runs when the training's thread lets it."""
+
+
+@dataclass(frozen=True)
+class SeenLine:
+    """Time on one line of the user's code, in one phase of the step, in one kind of work. ``file`` of "": the stack had
+    none of the user's. ``first_line`` below ``line``: operators on the lines in between may have spent it.
+    ``work``: a family of operators, or "" outside of them."""
+
+    file: str = ""
+    line: int = 0
+    first_line: int = 0
+    code: str = ""
+    function: str = ""
+    via: str = ""
+    near: str = ""
+    leaf: str = ""
+    leaf_in_torch: bool = False
+    ours: bool = False
+    """In a function of vivace's own."""
+    phase: str = ""
+    work: str = ""
+    ms: float = 0.0
+    waiting_ms: float = 0.0
+    """The part in which the thread did not compute: it slept, waited, or had no core."""
+    no_core_ms: float = 0.0
+    """The part of that in which it could have run and had no core."""
+    samples: float = 0.0
+
+
+@dataclass(frozen=True)
+class SeenSampling:
+    """Per step, over ``steps`` steps of their own. ``own_ms``: what looking itself took, in none of the lines."""
+
+    sampler: Sampler = Sampler.TIMER
+    why_no_timer: str | None = None
+    period_ms: float = 1.0
+    steps: int = 0
+    step_ms: float = 0.0
+    own_ms: float = 0.0
+    gc_ms: float = 0.0
+    gc_runs: float = 0.0
+    validation_ms: float = 0.0
+    samples: int = 0
+    operators_seen: bool = False
+    """Whether ``work`` is known: a profiler ran beside a sampler in other steps."""
+    lines: list[SeenLine] = field(default_factory=list)
