@@ -12,6 +12,7 @@ from vivace.measure.all_ranks import host_series, mean_series, waiting_for_ranks
 from vivace.measure.contradictions import contradictions
 from vivace.measure.inside.steps.timeline import PHASES
 from vivace.measure.ledger.making import host_ledger
+from vivace.measure.ledger.scaling import Timed
 from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
@@ -181,8 +182,9 @@ def _ledger(payloads: Sequence[Payload], series: Series) -> Ledger | None:
     seen = payloads[0].sampling
     if seen is None or not series.step or payloads[0].clock is not Clock.HOST:
         return None
+    phases = {phase: sum(values) / len(values) for phase, values in series.phases.items() if values}
     step_ms = sum(series.step) / len(series.step)
-    return host_ledger(step_ms, seen, payloads[0].no_core_ms, waiting_for_ranks_ms(payloads))
+    return host_ledger(Timed(step_ms, phases, payloads[0].no_core_ms, waiting_for_ranks_ms(payloads)), seen)
 
 
 def _flops(payload: Payload) -> Flops | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from vivace.protocol.text_enum import TextEnum
 
-__all__ = ["Sampler", "SeenLine", "SeenSampling"]
+__all__ = ["Sampler", "SeenLine", "SeenSampling", "SeenThread", "SeenWorkers"]
 
 
 class Sampler(TextEnum):
@@ -46,6 +46,29 @@ class SeenLine:
 
 
 @dataclass(frozen=True)
+class SeenThread:
+    """A line that another thread runs beside the training. ``share``: of the looks that saw it there."""
+
+    file: str = ""
+    line: int = 0
+    code: str = ""
+    leaf: str = ""
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class SeenWorkers:
+    """What the loader's workers did in the same steps: milliseconds per batch by line. ``busy``: the share of the time
+    in which a worker makes a batch; the rest it waits for the training to ask for one."""
+
+    workers: int = 0
+    batches: int = 0
+    batch_ms: float = 0.0
+    busy: float = 0.0
+    lines: list[SeenLine] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class SeenSampling:
     """Per step, over ``steps`` steps of their own. ``own_ms``: what looking itself took, in none of the lines."""
 
@@ -62,3 +85,5 @@ class SeenSampling:
     operators_seen: bool = False
     """Whether ``work`` is known: a profiler ran beside a sampler in other steps."""
     lines: list[SeenLine] = field(default_factory=list)
+    others: list[SeenThread] = field(default_factory=list)
+    workers: SeenWorkers | None = None

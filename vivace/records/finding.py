@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from vivace.records.base import Part, Record
+from vivace.records.ledger import Ledger
 
 __all__ = ["Finding", "Findings", "Place", "Risk", "Unexplained", "Verdict", "unknown_likely"]
 
@@ -102,6 +103,7 @@ class Findings(Record):
     unlikely: tuple[Finding, ...] = Field((), description="seen too, and more likely to cost time than to save it")
     likely: float | None = Field(None, gt=0, description="the speedup that all findings together should bring")
     worth: float = Field(1.0, ge=1, description="upper bound of all findings together")
+    ledger: Ledger | None = Field(None, description="the measurement's: where every millisecond of the step went")
     cause: str | None = Field(None, description="what the GPU waits for, from differential runs")
     incomplete: str | None = Field(None, description="what could not be seen, and why")
     notes: tuple[str, ...] = Field((), description="causes of waiting, from differential runs")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from vivace.records.base import Part
 
-__all__ = ["CAUSES", "Cause", "Ledger", "Line", "Place", "Row", "Sampling"]
+__all__ = ["CAUSES", "Cause", "Ledger", "Line", "OtherThread", "Place", "Row", "Sampling", "Workers"]
 
 
 class Cause(StrEnum):
@@ -99,6 +99,25 @@ class Line(Part):
     via: str = ""
 
 
+class Workers(Part):
+    """What the loader's workers did in the sampled steps: the lines of data set, transforms and collate function."""
+
+    workers: int
+    batches: int
+    batch_ms: float = Field(description="that a worker takes to make one")
+    busy: float = Field(description="share of the time in which it makes one; the rest it waits to be asked")
+    lines: tuple[Row, ...] = Field((), description="per batch; cause data")
+
+
+class OtherThread(Part):
+    """A line that another thread of the process runs, and in which share of the looks."""
+
+    file: str
+    line: int
+    code: str = ""
+    share: float
+
+
 class Sampling(Part):
     """The steps in which the stack was sampled; they are not the timed ones."""
 
@@ -120,6 +139,8 @@ class Ledger(Part):
     why_unexplained: str | None = None
     outside: tuple[Row, ...] = ()
     lines: tuple[Line, ...] = ()
+    workers: Workers | None = None
+    threads: tuple[OtherThread, ...] = ()
     sampling: Sampling | None = None
 
     @property

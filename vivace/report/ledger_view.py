@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from vivace.records.ledger import CAUSES, Cause, Ledger, Line, Place
+from vivace.records.ledger import CAUSES, Cause, Ledger, Line, Place, Workers
 from vivace.report.fitting import FittingTable
 from vivace.report.ledger_words import GROUPS, in_words, largest, shown_rows, sum_in_words
 
@@ -17,6 +17,7 @@ __all__ = ["ledger_view", "lines_view"]
 
 _BAR = 24
 _LINES = 25
+_WORKER_LINES = 5
 
 
 def ledger_view(ledger: Ledger) -> RenderableType:
@@ -27,6 +28,14 @@ def ledger_view(ledger: Ledger) -> RenderableType:
         parts.append(Text(f"{row.ms:.1f} ms  {in_words(row)}", style="yellow"))
         if row.to_do:
             parts.append(Text(f"  {row.to_do}"))
+    if ledger.workers is not None:
+        parts += [Text(), *_workers(ledger.workers)]
+    parts += [
+        Text(
+            f"another thread is in {os.path.basename(t.file)}:{t.line} `{t.code}` in {t.share:.0%} of the looks", "dim"
+        )
+        for t in ledger.threads
+    ]
     parts += [Text(f"beside the steps: {row.name}, {row.ms:.1f} ms per step", style="dim") for row in ledger.outside]
     parts.append(Text(_how(ledger), style="dim"))
     return Group(*parts)
@@ -58,6 +67,18 @@ def _bar(start_ms: float, ms: float, step_ms: float, colour: str) -> Text:
 def _place(place: Place) -> str:
     lines = f"{place.line}" if place.first_line >= place.line else f"{place.first_line}-{place.line}"
     return f"{os.path.basename(place.file)}:{lines}"
+
+
+def _workers(workers: Workers) -> list[RenderableType]:
+    table = FittingTable(box=None, pad_edge=False, show_edge=False, header_style="dim")
+    table.add_column(f"a batch in a worker, {workers.batch_ms:.1f} ms; workers are busy {workers.busy:.0%}")
+    for name in ("ms", "share"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for row in workers.lines[:_WORKER_LINES]:
+        does = "waits" if row.waiting_ms > 0.5 * row.ms else "computes"
+        table.add_row(escape(in_words(row)), f"{row.ms:.2f}", f"{row.ms / workers.batch_ms:.0%}", does)
+    return [table]
 
 
 def _how(ledger: Ledger) -> str:

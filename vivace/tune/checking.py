@@ -90,6 +90,7 @@ def findings_of(record: Measurement, causes: Causes, path: str, interrupted: boo
         unexplained=unexplained,
         likely=likely_together(recommended, record),
         worth=together(recommended, record, unexplained.ms if unexplained is not None else 0.0),
+        ledger=record.ledger,
         cause=causes.told[0].name if causes.told else None,
         incomplete=_what_was_not_seen(record, interrupted),
         notes=tuple(cause.says for cause in causes.told),

@@ -164,7 +164,8 @@ def _by_part(finding: Finding, idle: float, rest: float, parts: dict[str, float]
     """More than the GPU computes is time of the host: it is spent while the GPU is idle, and while it computes."""
     if _part_of(finding) != "computing" or rest <= parts["computing"]:
         return finding, idle, rest
-    while_idle = rest * parts["idle"] / (parts["idle"] + parts["computing"])
+    both = parts["idle"] + parts["computing"]
+    while_idle = rest * parts["idle"] / both if both else 0.0
     return finding, idle + while_idle, rest - while_idle
 
 

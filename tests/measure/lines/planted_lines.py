@@ -100,6 +100,7 @@ def main():
                 "samples": len(sampler.samples),
                 "whole_ms": whole / 1e6,
                 "own_ms": charges.own_ns / 1e6,
+                "no_core_ms": (sampler.samples[-1].no_core_ns - sampler.samples[0].no_core_ns) / 1e6,
                 "gc_ms": charges.gc_ns / 1e6,
                 "truth_ms": {name: ns / 1e6 for name, (ns, _) in TRUTH.items()},
                 "found_ms": {name: ns / 1e6 for name, ns in found.items()},

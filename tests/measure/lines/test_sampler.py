@@ -27,7 +27,8 @@ def run(python: str, *arguments: str) -> dict:
 
 
 def check(seen: dict, error: float, ms: float) -> None:
-    """Truth is the clock of the same run: a busy machine slows both down."""
+    """Truth is the clock of the same run: a busy machine slows both down. A thread without a core is on no line."""
+    ms += seen["no_core_ms"]
     for name, truth in seen["truth_ms"].items():
         assert seen["found_ms"].get(name, 0.0) == pytest.approx(truth, rel=error, abs=ms), (name, seen)
     every = sum(seen["found_ms"].values()) + seen["own_ms"] + seen["gc_ms"]
@@ -66,7 +67,7 @@ if what == "crash":
     raise ValueError("own")
 child = os.fork() if what == "fork" else None
 deadline = time.monotonic() + 20
-while "alarm" not in heard and child != 0 and time.monotonic() < deadline:
+while ("alarm" not in heard or len(sampler.samples) < 9) and child != 0 and time.monotonic() < deadline:
     time.sleep(0.01)
 if child == 0:
     time.sleep(0.1)

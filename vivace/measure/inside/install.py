@@ -12,6 +12,7 @@ from vivace.measure.inside.patches import (
     collectives,
     creations,
     debugging,
+    fetches,
     loaders,
     modules,
     optimizers,
@@ -34,7 +35,10 @@ def install(request: ProcessRequest) -> Session:
     training = session.training
     training.creations = creations.install()
     training.forwards = modules.install(recorder, training.first_steps)
-    loaders.install(recorder, training.loaders, training.creations, training.feed, training.first_steps)
+    switch = training.workers_lines if request.lines else None
+    loaders.install(recorder, training.loaders, training.creations, training.feed, training.first_steps, switch)
+    if request.lines:
+        fetches.install()
     training.debugging = debugging.install(recorder)
     backwards.install(recorder, session.begin, training.debugging, session.by_hand)
     optimizers.install(recorder, session)

@@ -9,6 +9,7 @@ import torch
 
 from vivace.measure.inside.comparing.first_steps import FirstSteps
 from vivace.measure.inside.facts.supply import Feed
+from vivace.measure.inside.lines.workers import WorkerSwitch
 from vivace.measure.inside.steps.cycles import Cycles
 from vivace.measure.inside.steps.recorder import Recorder
 from vivace.protocol.request import ProcessRequest
@@ -26,6 +27,7 @@ class Training:
         self.forwards: Any = None
         self.creations: Any = None
         self.debugging: Any = None
+        self.workers_lines = WorkerSwitch()
         self.first_steps = FirstSteps(request.grad_norms)
         self.began_s = time.perf_counter()
         self.reset()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from vivace.protocol.sampling import SeenLine
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vivace.protocol.sampling import SeenLine, SeenWorkers
 from vivace.records.ledger import Cause
 
-__all__ = ["LAUNCHES", "cause_of", "to_do"]
+__all__ = ["LAUNCHES", "beneath", "by_line", "cause_of", "data_to_do", "to_do"]
 
 LAUNCHES = 0.2  # of a line inside operators: the rest of it is what launching them takes
 
@@ -57,3 +61,44 @@ def to_do(cause: Cause, ms: float, waiting_ms: float) -> str:
     if cause is Cause.HOST:
         return _WAITS if waiting_ms > 0.5 * ms else _COMPUTES
     return _TO_DO.get(cause, "")
+
+
+def beneath(line: SeenLine) -> str:
+    """Where the stack has none of the user's code."""
+    return line.near or ("what follows: memory is freed, a batch is sent" if line.ours else line.leaf)
+
+
+def by_line(lines: Iterable[SeenLine]) -> list[SeenLine]:
+    """One for each line, whatever it calls; the largest first."""
+    sums: dict[tuple[str, int, int, str], SeenLine] = {}
+    for line in sorted((_without_no_core(one) for one in lines), key=lambda one: -one.ms):
+        key = (line.file, line.first_line, line.line, "" if line.file else beneath(line))
+        before = sums.get(key)
+        sums[key] = (
+            line
+            if before is None
+            else replace(before, ms=before.ms + line.ms, waiting_ms=before.waiting_ms + line.waiting_ms)
+        )
+    return sorted(sums.values(), key=lambda one: -one.ms)
+
+
+def _without_no_core(line: SeenLine) -> SeenLine:
+    """A thread that has no core does not wait for anything of its own."""
+    return replace(line, waiting_ms=max(0.0, line.waiting_ms - line.no_core_ms))
+
+
+def data_to_do(workers: SeenWorkers) -> str:
+    """The line of the data set that costs most, and whether workers compute there or wait."""
+    first = by_line(workers.lines)[0]
+    share = first.ms / workers.batch_ms if workers.batch_ms else 0.0
+    place = f"{os.path.basename(first.file)}:{first.line} `{first.code}`" if first.file else beneath(first)
+    waits = first.waiting_ms > 0.5 * first.ms
+    return (
+        f"A worker takes {workers.batch_ms:.0f} ms for a batch, {min(1.0, share):.0%} of it in {place}, where it "
+        f"{'waits (storage, network, a lock)' if waits else 'computes'}. "
+        + (
+            "More workers wait side by side."
+            if waits
+            else "Make that line cheaper, do it once beforehand, or add workers."
+        )
+    )

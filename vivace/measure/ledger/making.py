@@ -1,9 +1,4 @@
-"""The ledger of a job whose clock is the host's: every sampled line has a phase, a kind of work and a cause.
-
-The steps that were sampled are others than the timed ones. In both it is known how long the thread had no core. What is
-left of a sampled step is scaled to what is left of a timed one, up by a tenth at most: what the timed steps took beyond
-that was not seen, and is not explained.
-"""
+"""The ledger of a job whose clock is the host's: every sampled line has a phase, a kind of work and a cause."""
 
 from __future__ import annotations
 
@@ -11,18 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vivace.measure.ledger.causes import LAUNCHES, cause_of, to_do
-from vivace.protocol.sampling import SeenLine, SeenSampling
-from vivace.records.ledger import CAUSES, Cause, Ledger, Line, Place, Row, Sampling
+from vivace.measure.ledger.causes import LAUNCHES, beneath, by_line, cause_of, data_to_do, to_do
+from vivace.measure.ledger.scaling import VALIDATION, Timed, scaled
+from vivace.protocol.sampling import SeenLine, SeenSampling, SeenWorkers
+from vivace.records.ledger import CAUSES, Cause, Ledger, Line, OtherThread, Place, Row, Sampling, Workers
 from vivace.records.privacy import safe_text
 
 __all__ = ["host_ledger"]
 
-_MOST_SCALED = 1.1
 _OF_ITS_OWN = 0.01  # of the step: a line with less joins the others
 _BY_LINE = (Cause.HOST, Cause.LOGGING, Cause.SAVING, Cause.DATA)
-_VALIDATION = "validation"
 _LINES = 100
+_OFTEN = 0.05  # of the looks
 
 
 @dataclass
@@ -32,10 +27,10 @@ class _Sum:
     vias: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     place: Place | None = None
 
-    def add(self, line: SeenLine, ms: float, waiting_ms: float) -> None:
-        self.ms += ms
-        self.waiting_ms += waiting_ms
-        self.vias[line.via] += ms
+    def add(self, line: SeenLine) -> None:
+        self.ms += line.ms
+        self.waiting_ms += line.waiting_ms
+        self.vias[line.via] += line.ms
         if self.place is None and line.file:
             self.place = _place(line)
 
@@ -44,33 +39,27 @@ class _Sum:
         return max(self.vias, key=lambda name: self.vias[name], default="")
 
 
-def host_ledger(
-    step_ms: float, seen: SeenSampling, no_core_ms: float | None = None, waiting_for_ranks_ms: float | None = None
-) -> Ledger:
-    """``step_ms``, ``no_core_ms``: of the timed steps; None where the system does not tell."""
-    no_core = min(step_ms, no_core_ms or 0.0)
-    sampled = seen.step_ms - (0.0 if no_core_ms is None else sum(line.no_core_ms for line in seen.lines))
-    factor = min(_MOST_SCALED, (step_ms - no_core) / sampled) if sampled > 0 else 0.0
-    inside = [line for line in seen.lines if line.phase != _VALIDATION]
-    launching = _launching(inside)
+def host_ledger(timed: Timed, seen: SeenSampling) -> Ledger:
+    every = scaled(timed, seen)
+    launching = _launching(every.lines)
     sums: dict[tuple[Cause, object], _Sum] = defaultdict(_Sum)
-    for line in inside:
+    for line in every.lines:
         cause = cause_of(line, (line.file, line.line) in launching, seen.operators_seen)
-        without = line.no_core_ms if no_core_ms is not None else 0.0
-        ms, waiting = line.ms - without, max(0.0, line.waiting_ms - line.no_core_ms)
-        sums[cause, _key(cause, line)].add(line, factor * ms, factor * waiting)
-    sums[Cause.NO_CORE, ""].add(SeenLine(), no_core, no_core)
-    sums[Cause.GC, ""].add(SeenLine(), factor * seen.gc_ms, 0.0)
-    rows = _rows(sums, step_ms)
-    rows = _split_exchange(rows, waiting_for_ranks_ms)
-    left = step_ms - sum(row.ms for row in rows)
+        sums[cause, _key(cause, line)].add(line)
+    sums[Cause.NO_CORE, ""].add(SeenLine(ms=every.no_core_ms, waiting_ms=every.no_core_ms))
+    sums[Cause.GC, ""].add(SeenLine(ms=every.gc_ms))
+    rows = [_with_workers(row, seen.workers) for row in _rows(sums, timed.step_ms)]
+    rows = _split_exchange(rows, timed.waiting_for_ranks_ms)
+    left = timed.step_ms - sum(row.ms for row in rows)
     return Ledger(
-        step_ms=step_ms,
+        step_ms=timed.step_ms,
         rows=tuple(sorted(rows, key=lambda row: -row.ms)),
         unexplained_ms=max(0.0, left),
-        why_unexplained=_why(step_ms - no_core, sampled),
+        why_unexplained=every.why_not_all,
         outside=_outside(seen),
-        lines=_lines(inside, factor, launching, seen.operators_seen),
+        lines=_lines(every.lines, launching, seen.operators_seen),
+        workers=_workers(seen.workers),
+        threads=_threads(seen),
         sampling=_sampling(seen),
     )
 
@@ -131,24 +120,13 @@ def _split_exchange(rows: Sequence[Row], waiting_ms: float | None) -> list[Row]:
     return found
 
 
-def _why(timed_ms: float, sampled_ms: float) -> str | None:
-    if timed_ms > _MOST_SCALED * sampled_ms:
-        return (
-            f"the timed steps took {timed_ms:.1f} ms, those that were sampled {sampled_ms:.1f} ms (without waiting for "
-            "a core): something rare, or something else on this machine, slowed the timed ones down"
-        )
-    return None
-
-
 def _outside(seen: SeenSampling) -> tuple[Row, ...]:
     if seen.validation_ms <= 0:
         return ()
-    return (Row(cause=Cause.OPERATORS, name=_VALIDATION, ms=seen.validation_ms),)
+    return (Row(cause=Cause.OPERATORS, name=VALIDATION, ms=seen.validation_ms),)
 
 
-def _lines(
-    lines: Iterable[SeenLine], factor: float, launching: set[tuple[str, int]], operators_seen: bool
-) -> tuple[Line, ...]:
+def _lines(lines: Iterable[SeenLine], launching: set[tuple[str, int]], operators_seen: bool) -> tuple[Line, ...]:
     """By the line of the user's own code; times inside library calls beneath it are its own."""
     sums: dict[tuple[str, int, int], _Sum] = defaultdict(_Sum)
     causes: dict[tuple[str, int, int], dict[Cause, float]] = defaultdict(lambda: defaultdict(float))
@@ -158,8 +136,8 @@ def _lines(
             continue
         key = (line.file, line.first_line, line.line)
         first.setdefault(key, line)
-        sums[key].add(line, factor * line.ms, 0.0)
-        causes[key][cause_of(line, (line.file, line.line) in launching, operators_seen)] += factor * line.ms
+        sums[key].add(line)
+        causes[key][cause_of(line, (line.file, line.line) in launching, operators_seen)] += line.ms
     ranked = sorted(sums, key=lambda key: -sums[key].ms)[:_LINES]
     return tuple(
         Line(
@@ -170,6 +148,34 @@ def _lines(
             via=sums[key].via,
         )
         for key in ranked
+    )
+
+
+def _with_workers(row: Row, workers: SeenWorkers | None) -> Row:
+    """What to do about a wait for data, by what the workers do meanwhile."""
+    if row.cause is not Cause.DATA or workers is None or not workers.lines:
+        return row
+    return row.model_copy(update={"to_do": data_to_do(workers)})
+
+
+def _workers(seen: SeenWorkers | None) -> Workers | None:
+    if seen is None:
+        return None
+    lines = tuple(
+        Row(
+            cause=Cause.DATA, name=line.function or beneath(line), ms=line.ms, waiting_ms=line.waiting_ms,
+            where=_place(line) if line.file else None, via=line.via,
+        )
+        for line in by_line(seen.lines)
+    )  # fmt: skip
+    return Workers(workers=seen.workers, batches=seen.batches, batch_ms=seen.batch_ms, busy=seen.busy, lines=lines)
+
+
+def _threads(seen: SeenSampling) -> tuple[OtherThread, ...]:
+    return tuple(
+        OtherThread(file=one.file, line=one.line, code=safe_text(one.code), share=min(1.0, one.share))
+        for one in seen.others
+        if one.share >= _OFTEN
     )
 
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from vivace.measure.inside.lines.samples import Collection, Sample, look
@@ -36,8 +36,9 @@ class LineSampler:
     """For the calling thread, from ``begin`` to ``finish``. Everything that is seen is in ``samples``, ``collections``
     and ``others``: for each other thread's stack, how often it was seen."""
 
-    def __init__(self, period_ns: int = PERIOD_NS) -> None:
-        self.period_ns = period_ns
+    def __init__(self, period_ns: int = PERIOD_NS, bottom: CodeType | None = None, beside: bool = True) -> None:
+        """``bottom``: see ``look``. ``beside`` false: other threads are not looked at, and there must be a timer."""
+        self.period_ns, self.bottom, self.looks_at_others = period_ns, bottom, beside
         self.samples: list[Sample] = []
         self.collections: list[Collection] = []
         self.others: dict[Any, int] = {}
@@ -61,8 +62,9 @@ class LineSampler:
             self._timer = ThreadTimer(unseen_by_dynamo(self._handler(), and_beneath=True))
         except NoTimer as why:
             self.how, self.why_no_timer, target = Sampler.THREAD, str(why), threading.get_ident()
-        self._beside = _Beside(self, target)
-        self._beside.start()
+        if self.looks_at_others:
+            self._beside = _Beside(self, target)
+            self._beside.start()
         self.began_ns = time.perf_counter_ns()
         if self._timer is not None:
             self._timer.arm(next(self._waits))
@@ -88,12 +90,13 @@ class LineSampler:
 
     def _handler(self) -> Any:
         samples, now, cpu, clock = self.samples, time.perf_counter_ns, time.clock_gettime_ns, self._clock
+        bottom = self.bottom
         waits, no_core, blocked = self._waits, self._scheduler.waited_ns, self._scheduler.blocked
 
         def handler(_signal: int, frame: FrameType | None) -> None:
             began = now()
             if frame is not None:
-                stack = look(frame)
+                stack = look(frame, bottom)
                 samples.append(Sample(began, now(), cpu(clock), no_core(), blocked(), stack))
             timer = self._timer
             if timer is not None and not self.ended_ns and len(samples) < _MOST:

@@ -68,7 +68,8 @@ def _kind_of(filename: str) -> int:
     return kind
 
 
-def look(frame: FrameType) -> Stack:
+def look(frame: FrameType, bottom: CodeType | None = None) -> Stack:
+    """``bottom``: whoever called this code is not looked at. A worker is forked out of the training loop."""
     leaf = via = near = None
     near_at = 0
     ours = False
@@ -76,6 +77,8 @@ def look(frame: FrameType) -> Stack:
     here: FrameType | None = frame
     while here is not None:
         code = here.f_code
+        if code is bottom:
+            break
         kind = _kinds.get(code.co_filename)
         if kind is None:
             kind = _kind_of(code.co_filename)

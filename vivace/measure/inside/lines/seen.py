@@ -19,13 +19,15 @@ from vivace.measure.inside.lines.samples import Stack
 from vivace.measure.inside.places import is_torch
 from vivace.measure.inside.steps.recorder import Recorder, host_marks
 from vivace.measure.inside.steps.timeline import VALIDATION, split
-from vivace.protocol.sampling import SeenLine, SeenSampling
+from vivace.protocol.sampling import SeenLine, SeenSampling, SeenThread, SeenWorkers
 
-__all__ = ["WorkShares", "describe", "phases_since", "work_shares"]
+__all__ = ["WorkShares", "describe", "lines_of", "phases_since", "work_shares"]
 
 _FEWEST = 5  # samples of a line: with fewer, its phase tells
 _MOST_LINES = 400
 _CODE = 120  # characters
+_MOST_THREADS = 8
+_WAITS = ("threading.", "queue.", "selectors.", "socket.", "multiprocessing.connection.", "concurrent.futures.thread.")
 
 
 class WorkShares(NamedTuple):
@@ -72,10 +74,16 @@ def _shares(one: Charged) -> dict[str, float]:
     return {family: ns / total for family, ns in one.by_work.items()}
 
 
-def describe(sampler: LineSampler, phases: Sequence[Segment], steps: int, shares: WorkShares | None) -> SeenSampling:
+def describe(
+    sampler: LineSampler,
+    phases: Sequence[Segment],
+    steps: int,
+    shares: WorkShares | None,
+    workers: SeenWorkers | None = None,
+) -> SeenSampling:
     """``phases``: of the steps that were sampled."""
     charges = charge(sampler.samples, sampler.collections, sampler.began_ns, sampler.period_ns, phases)
-    lines = _lines(charges, steps, shares)
+    lines = lines_of(charges, steps, shares)
     validation_ms = sum(one.ns for (_, phase), one in charges.lines.items() if phase == VALIDATION) / 1e6 / steps
     return SeenSampling(
         sampler=sampler.how,
@@ -89,11 +97,13 @@ def describe(sampler: LineSampler, phases: Sequence[Segment], steps: int, shares
         validation_ms=validation_ms,
         samples=len(sampler.samples),
         operators_seen=shares is not None,
+        others=_others(sampler),
+        workers=workers,
         lines=sorted(lines, key=lambda line: -line.ms)[:_MOST_LINES],
     )
 
 
-def _lines(charges: Charges, steps: int, shares: WorkShares | None) -> list[SeenLine]:
+def lines_of(charges: Charges, steps: int, shares: WorkShares | None) -> list[SeenLine]:
     merged: dict[tuple[object, ...], SeenLine] = {}
     for (stack, phase), one in charges.lines.items():
         place = _place(stack, one.late_ns > one.ns / 2)
@@ -130,6 +140,28 @@ def _together(a: SeenLine, b: SeenLine) -> SeenLine:
 def _split(stack: Stack, phase: str, shares: WorkShares | None) -> list[tuple[str, float]]:
     found = shares.of(stack.code, _line(stack), phase) if shares is not None else {}
     return [*found.items(), ("", max(0.0, 1 - sum(found.values())))]
+
+
+def _others(sampler: LineSampler) -> list[SeenThread]:
+    """Threads that run Python beside the training's. What only waits in Python's own library is left out."""
+    found: dict[tuple[str, int], SeenThread] = {}
+    for stack, looks in sampler.others.items():
+        if library_name(stack.leaf).startswith(_WAITS) or stack.ours:
+            continue
+        code, at = (stack.code, stack.at) if stack.code is not None else (stack.near, stack.near_at)
+        if code is None:
+            continue
+        line = line_of(code, at)
+        share = looks / max(1, sampler.looks_beside)
+        before = found.get((code.co_filename, line))
+        found[code.co_filename, line] = SeenThread(
+            file=code.co_filename,
+            line=line,
+            code=linecache.getline(code.co_filename, line).strip()[:_CODE],
+            leaf=library_name(stack.leaf),
+            share=share + (before.share if before is not None else 0.0),
+        )
+    return sorted(found.values(), key=lambda one: -one.share)[:_MOST_THREADS]
 
 
 def _line(stack: Stack) -> int:

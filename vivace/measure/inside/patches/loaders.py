@@ -15,6 +15,7 @@ from vivace.measure.inside.comparing.first_steps import FirstSteps
 from vivace.measure.inside.counting.flops import uncounted
 from vivace.measure.inside.facts.batches import BatchReader, host_mib
 from vivace.measure.inside.facts.supply import Feed
+from vivace.measure.inside.lines.workers import WorkerSwitch
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.patches.creations import Creations
 from vivace.measure.inside.steps.recorder import Recorder
@@ -23,10 +24,16 @@ __all__ = ["install"]
 
 
 def install(
-    recorder: Recorder, seen: dict[str, Any], creations: Creations, feed: Feed, first_steps: FirstSteps
+    recorder: Recorder,
+    seen: dict[str, Any],
+    creations: Creations,
+    feed: Feed,
+    first_steps: FirstSteps,
+    workers_lines: WorkerSwitch | None = None,
 ) -> None:
     """``seen`` collects the settings of the DataLoaders in use and what they were waited for; it outlives them.
-    ``feed`` is told which iterator the training takes its batches from, ``first_steps`` the batches themselves."""
+    ``feed`` is told which iterator the training takes its batches from, ``first_steps`` the batches themselves,
+    ``workers_lines`` that workers are about to start."""
     original_next = _BaseDataLoaderIter.__next__
     original_iter = DataLoader.__iter__
     known: WeakSet[Any] = WeakSet()
@@ -60,6 +67,8 @@ def install(
         waits = None
         with contextlib.suppress(Exception):
             waits = _entry_of(self, seen, known, creations)
+        if workers_lines is not None and self.num_workers:
+            workers_lines.prepare()
         began_s = time.perf_counter()
         timed = recorder.here()
         if not timed:

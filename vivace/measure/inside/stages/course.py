@@ -41,8 +41,8 @@ class Course:
             self.norms,
             self.profiler,  # from here on steps are slowed down
             self.syncs,
-            self.lines,
-            self.late_flops,  # last, because a compiled model may not fit uncompiled
+            self.late_flops,  # late, because a compiled model may not fit uncompiled
+            self.lines,  # last, because it may go on until the script ends
         )
         self._place = -1
         self._restarts = 0

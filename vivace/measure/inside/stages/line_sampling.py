@@ -42,6 +42,7 @@ class LineSampling(Stage):
         self._first_mark = len(self.training.recorder.marks) - 1
         self._began_s = time.perf_counter()
         self._sampler.begin()
+        self.training.workers_lines.turn(on=True)
         return True
 
     def step(self) -> bool:
@@ -60,6 +61,8 @@ class LineSampling(Stage):
         if sampler is None or sampler.ended_ns:
             return
         sampler.finish()
+        self.training.workers_lines.turn(on=False)
+        workers = self.training.workers_lines.collect()
         if self.steps and sampler.samples:
             phases = phases_since(self.training.recorder, self._first_mark)
-            self.seen = describe(sampler, phases, self.steps, self.profiler.work_shares)
+            self.seen = describe(sampler, phases, self.steps, self.profiler.work_shares, workers)
