@@ -20,7 +20,8 @@ def shard(
     stage: nn.Module, mesh: DeviceMesh, mixed: MixedPrecisionPolicy, zero: int, offload: bool, prefetch: int
 ) -> nn.Module:
     """Parameters become DTensors; whatever else holds them (a model without blocks) is one group."""
-    policy = CPUOffloadPolicy() if offload else OffloadPolicy()
+    # Pinned memory is for copies to an accelerator; torch refuses it where there is none.
+    policy = CPUOffloadPolicy(pin_memory=mesh.device_type != "cpu") if offload else OffloadPolicy()
     groups = [child for child in _blocks(stage) if any(True for _ in child.parameters())]
     for block in groups:
         fully_shard(block, mesh=mesh, mp_policy=mixed, offload_policy=policy, reshard_after_forward=zero == 3)
