@@ -165,8 +165,14 @@ class Sharding:
         settle()
         self._stays_whole = self._stays_whole or create_graph
         if self._stays_whole:
-            for unit in self.units:
+            for unit in self._units_of_all_ranks():
                 unit.stay_whole(True)
+
+    def _units_of_all_ranks(self) -> list[Unit]:
+        """They gather together. A model that the script dropped may wait for the garbage collector on some ranks."""
+        here = [slot() for slot, _ in self._slots]
+        gone = self.group.largest(torch.tensor([unit is None for unit in here], dtype=torch.uint8)).tolist()
+        return [unit for unit, is_gone in zip(here, gone) if unit is not None and not is_gone]
 
     def _end(self, create_graph: bool) -> None:
         told: list[bool] = []
