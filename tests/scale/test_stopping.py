@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import shutil
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import Done
+from forked.process import PYTHON
 
 from vivace.preemption import EXIT_INTERRUPTED, checkpoint, save_atomically
 from vivace.preemption.job_files import is_first_rank
@@ -31,7 +31,7 @@ def test_a_signal_to_one_rank_stops_all_at_one_step_and_nothing_differs_later(
     """Goes on from the periodic save before: the steps in between are trained twice, in two starts."""
 
     def train(file: str, *words: object) -> Done:
-        command = (sys.executable, str(TRAINING), file, *map(str, words))
+        command = (PYTHON, str(TRAINING), file, *map(str, words))
         return vivace("run", "--ranks", "2", "--with", "zero1", "--no-prove", "-o", file[0], "--", *command)
 
     stopped = train("a.pt", 100, SAVED_EVERY + 2, 1, int(signal.SIGUSR1))
