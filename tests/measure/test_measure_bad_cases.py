@@ -99,6 +99,14 @@ def test_a_script_that_ends_early(measure: Callable):
     assert record["steps"] + record["warmup_steps"] == 9
 
 
+def test_a_script_that_ends_while_it_is_profiled_keeps_its_exit_code(measure: Callable):
+    """torch dies of SIGSEGV when Python ends with a running profiler: 139 for a script that ended well."""
+    done = measure("plain.py", "--steps", "10", options=("--steps", "5", "--warmup", "4", "--json"))
+    assert done.code == 0, done.err
+    (note,) = (note for note in done.record["notes"] if "the script ended by itself" in note)
+    assert note.endswith("while profiling")
+
+
 def test_a_command_without_torch(vivace: Callable):
     done = vivace("measure", "--", sys.executable, "-c", "print('hello'); raise SystemExit(7)")
     assert done.code == 2

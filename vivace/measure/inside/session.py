@@ -135,6 +135,7 @@ class Session:
 
     def _stop_measuring(self, error: Exception) -> None:
         self.recorder.give_up()
+        self.course.leave()
         self.training.notes.append(f"vivace's own error: {type(error).__name__}: {error}")
         self._write(Status.PARTIAL, Ended(Ending.OWN_ERROR, self.training.notes[-1]))
 
@@ -180,6 +181,7 @@ class Session:
         if self.attendant is None:
             return
         self.attendant.done.set()
+        self.course.leave()
         if self.written:
             return
         why, course = why_it_ended(), self.course

@@ -65,10 +65,13 @@ class ProfileWindow:
 
     def finish(self, steps: int, marks: Sequence[tuple[Any, ...]] = ()) -> dict[str, Any]:
         """``marks``: the recorder's, of these steps. They tell what the host was in while the GPU was idle."""
+        self.stop()
+        return self._from_trace(steps, marks) if self.on_gpu else self._from_operators(steps)
+
+    def stop(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._profile.stop()
-        return self._from_trace(steps, marks) if self.on_gpu else self._from_operators(steps)
 
     def _from_trace(self, steps: int, marks: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         handle, path = tempfile.mkstemp(suffix=".json")

@@ -80,6 +80,11 @@ class Course:
         if self.stage.step():
             self.go_on()
 
+    def leave(self) -> None:
+        """There will be no more steps, or none that is measured."""
+        if self.stage is not None:
+            self.stage.leave()
+
     def begin_again(self) -> None:
         """What a step is has changed (another optimizer appeared): what was seen before is warm-up."""
         if self.stage in (self.warm_up, self.window) and self._restarts < _RESTARTS_MAX:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any
@@ -81,3 +82,14 @@ class Profiler(Stage):
             return False
         short = time.perf_counter() - self._began_s < _SECONDS_WITH_LINES
         return short and self.steps < _MOST_WITH_LINES * self.training.request.profile_steps
+
+    def leave(self) -> None:
+        """A process that exits with a running profiler dies of SIGSEGV (torch 2.13)."""
+        if self._window is None or threading.current_thread() is not threading.main_thread():
+            return
+        with contextlib.suppress(Exception):
+            if self._sampler is not None:
+                self._sampler.finish()
+        with contextlib.suppress(Exception):
+            self._window.stop()
+        self._window = None

@@ -30,3 +30,6 @@ class Stage:
     def step(self) -> bool:
         """After each of its steps. True: it is over."""
         raise NotImplementedError
+
+    def leave(self) -> None:
+        """The script ends in the midst of it."""
