@@ -190,4 +190,5 @@ PRACTICE = Practice(
     change=Checkpointing,
     argument="number of blocks, or a share such as 0.5",
     order=50,
+    excludes=("accumulation",),
 )

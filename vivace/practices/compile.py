@@ -183,4 +183,5 @@ PRACTICE = Practice(
     lines=lines,
     order=60,
     try_last=True,
+    excludes=("accumulation",),
 )

@@ -67,6 +67,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Ddp,
-    excludes=("zero1", "fsdp"),
+    excludes=("zero1", "fsdp", "accumulation"),
     order=5,
 )

@@ -54,6 +54,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Fsdp,
-    excludes=("ddp", "zero1", "optimizer"),
+    excludes=("ddp", "zero1", "optimizer", "accumulation"),
     order=5,
 )

@@ -28,6 +28,6 @@ PRACTICE = Practice(
     ),
     find=find,
     change=Zero1,
-    excludes=("ddp", "fsdp", "optimizer"),
+    excludes=("ddp", "fsdp", "optimizer", "accumulation"),
     order=5,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from vivace.recipes.saving import Saver
 from vivace.recipes.training import Training, build
 from vivace.records.recipe_run import RecipeRun
 
-__all__ = ["train"]
+__all__ = ["steps", "train"]
 
 RECORD = "trained.json"
 _SKIPPED = "skipped.txt"
@@ -26,27 +27,34 @@ def train(recipe: Recipe, folder: Path | None, world: distributed.World) -> tupl
     training = build(recipe, folder, world)
     saver = Saver(training)
     saver.restore()
-    log, course, began = training.log, training.course, time.perf_counter() - training.seconds
     try:
-        for batch, waited_s in training.batches():
-            log.note(*training.take_step(batch), waited_s)
-            training.seconds = time.perf_counter() - began
-            last = training.step == training.steps
-            line = last or course.is_due(recipe.log.every, training.step)
-            if line:
-                log.write(training.step, training.rate(training.step - 1))
-                last = last or _time_is_up(training)
-            if last or course.is_due(recipe.validation.every, training.step):
-                with log.pause():
-                    if (found := training.validate()) is not None:
-                        log.validated(training.step, found)
-            if saver.after_step(last) or last:
-                break
+        for _ in steps(training, saver):
+            pass
     finally:
         _note_skipped(training, folder)
-        log.close()
+        training.log.close()
     saver.close()
     return _record(training, folder, world), saver
+
+
+def steps(training: Training, saver: Saver) -> Iterator[int]:
+    """The steps from where the training stands to its end. Yields after each: ``train`` just goes on."""
+    recipe, log, course = training.recipe, training.log, training.course
+    began = time.perf_counter() - training.seconds
+    for batch, waited_s in training.batches():
+        log.note(*training.take_step(batch), waited_s)
+        training.seconds = time.perf_counter() - began
+        last = training.step == training.steps
+        if last or course.is_due(recipe.log.every, training.step):
+            log.write(training.step, training.rate(training.step - 1))
+            last = last or _time_is_up(training)
+        if last or course.is_due(recipe.validation.every, training.step):
+            with log.pause():
+                if (found := training.validate()) is not None:
+                    log.validated(training.step, found)
+        if saver.after_step(last) or last:
+            return
+        yield training.step
 
 
 def _time_is_up(training: Training) -> bool:

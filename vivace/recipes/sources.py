@@ -29,6 +29,7 @@ EVALUATED = -1
 _NEIGHBOURS = 20  # of an unreadable training image: so many are tried in its place
 _WRONG = 0.1  # share of the generated tokens that follow no rule
 _GENERATED_CLASSES = 10
+_GENERATED_ROWS = 2048
 
 
 class Key(NamedTuple):
@@ -202,25 +203,29 @@ class TokenSource:
 
 
 class GeneratedTokens:
-    """Each sequence counts on in steps of its own, with some wrong tokens: a small model learns it in minutes."""
+    """Each sequence counts on in steps of its own, with some wrong tokens: a small model learns it in minutes.
+
+    They come from a pool that is made once: reading them costs nothing.
+    """
 
     classes: int | None = None
 
     def __init__(self, count: int, seq_len: int, vocab: int, seed: int) -> None:
-        self._count, self._length, self._vocab, self._seed = count, seq_len + 1, vocab, seed
+        self._count = count
+        rows, length = min(count, _GENERATED_ROWS), seq_len + 1
+        draws = np.random.default_rng(seed)
+        starts, strides = draws.integers(vocab, size=(rows, 1)), draws.integers(1, 8, size=(rows, 1))
+        tokens = (starts + strides * np.arange(length)) % vocab
+        wrong = draws.random((rows, length)) < _WRONG
+        self._rows = torch.from_numpy(np.where(wrong, draws.integers(vocab, size=(rows, length)), tokens))
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, keys: list[Key]) -> Fetched:
-        rows = torch.from_numpy(np.stack([self._row(key.number) for key in keys]))
-        return Fetched(rows[:, :-1], rows[:, 1:], torch.tensor([key.number for key in keys]))
-
-    def _row(self, index: int) -> np.ndarray:
-        draws = np.random.default_rng([self._seed, index])
-        tokens = (draws.integers(self._vocab) + draws.integers(1, 8) * np.arange(self._length)) % self._vocab
-        wrong = draws.random(self._length) < _WRONG
-        return np.where(wrong, draws.integers(self._vocab, size=self._length), tokens)
+        indices = torch.tensor([key.number for key in keys])
+        rows = self._rows[indices % len(self._rows)]
+        return Fetched(rows[:, :-1], rows[:, 1:], indices)
 
 
 def _tokens(recipe: Recipe, name: str, train: bool) -> Source:

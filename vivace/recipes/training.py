@@ -92,10 +92,9 @@ class Training:
         return total, norm
 
     def _clipped(self) -> Tensor | None:
-        parameters = list(self.model.parameters())
         if self.recipe.optim.clip_norm is not None:
-            return torch.nn.utils.clip_grad_norm_(parameters, self.recipe.optim.clip_norm)
-        return total_norm(parameters) if self.faults.judges_steps else None
+            return torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.optim.clip_norm)
+        return total_norm(list(self.model.parameters())) if self.faults.judges_steps else None
 
     def _exchange(self, last: bool) -> AbstractContextManager[Any]:
         """Gradients travel with the last pass of a step only."""
