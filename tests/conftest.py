@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 # No test depends on timing or chance: no deadline, no look at how fast examples are made, the same ones in every run.
 settings.register_profile(
-    "busy machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "busy machine", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )  # fmt: skip
 settings.load_profile("busy machine")
 

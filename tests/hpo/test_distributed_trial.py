@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
+from conftest import environment
+from forked.process import PYTHON
 from hpo.conftest import SCRIPTS
 
 from vivace.hpo.asked import Asked, PrunerName, SamplerName
@@ -17,10 +20,12 @@ from vivace.hpo.worker import work
 
 
 def test_two_ranks_of_torchrun_get_one_value_and_are_pruned_together(
-    asked: Callable[..., Asked], tmp_path: Path
+    asked: Callable[..., Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
     notes = tmp_path / "notes"
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python")
+    torchrun = (PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python")
     made = asked(
         command=(*torchrun, sys.executable, "-IS", str(SCRIPTS / "ranks.py"), str(notes), "{x}", "0"),
         reals=(Real("x", 10.0, 20.0),), order=("x",), trials=4, pruner=PrunerName.ASHA, sampler=SamplerName.RANDOM,

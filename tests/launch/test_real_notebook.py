@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from forked.process import PYTHON
 from launch.conftest import Bench
 
 from vivace.errors import UserError
@@ -75,7 +76,7 @@ sys.exit(int(sys.argv[2]))
             "2",
             "--json",
             "--",
-            sys.executable,
+            PYTHON,
             "train.py",
             "$(x) y",
             str(wanted),

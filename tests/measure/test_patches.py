@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import environment
+from forked import process
 
 from vivace.measure.inside.patches import modules, unseen_by_dynamo
 from vivace.records.structure import Structure
@@ -32,9 +32,8 @@ print("fine")
 
 
 def test_patched_functions_pickle(tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment(), cwd=tmp_path
-    )
+    (tmp_path / "pickles.py").write_text(SCRIPT)
+    done = process.run([sys.executable, "pickles.py"], tmp_path, environment(), 600)
     assert done.stdout.strip() == "fine", done.stderr
 
 

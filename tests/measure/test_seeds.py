@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from conftest import environment
+from forked import process
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,10 +35,9 @@ numpy_draw = lambda: np.random.rand(3).tolist()
 
 def run(script: str, offset: int) -> Any:
     """What ``script`` prints, as a Python value, in a process whose seeds are shifted by ``offset``."""
-    done = subprocess.run(
-        [sys.executable, "-c", DRAWS.format(offset=offset, script=script)], capture_output=True, text=True,
-        env=environment(), timeout=600,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "draws.py").write_text(DRAWS.format(offset=offset, script=script))
+        done = process.run([sys.executable, "draws.py"], Path(folder), environment(), 600)
     assert done.returncode == 0, done.stderr
     return eval(done.stdout)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
+
+from conftest import environment
+from forked import process
 
 SCRIPT = """
 import json, os, sys
@@ -52,8 +54,8 @@ def test_a_shadow(tmp_path: Path):
     work.mkdir()
     (work / "old.txt").write_text("theirs")
     (work / "kept.txt").write_text("theirs")
-    words = [sys.executable, "-c", SCRIPT, str(shadow)]
-    done = subprocess.run(words, cwd=work, capture_output=True, text=True, check=False)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = process.run([sys.executable, str(tmp_path / "train.py"), str(shadow)], work, environment(), 600)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "new": "mine",
@@ -84,9 +86,13 @@ print(sorted(os.listdir("saved")), os.path.isdir("saved/deep"))
 
 def test_the_first_rank_of_a_proof_makes_folders_and_takes_them_away(tmp_path: Path):
     """So that a script which makes a folder finds it missing again when it trains for good."""
-    words = [sys.executable, "-c", MAKES_FOLDERS, str(tmp_path / "told")]
+    (tmp_path / "train.py").write_text(MAKES_FOLDERS)
+    work = tmp_path / "work"
+    work.mkdir()
     for _ in range(2):
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        words = [sys.executable, str(tmp_path / "train.py"), str(tmp_path / "told")]
+        done = process.run(words, work, environment(), 600)
         assert done.returncode == 0, done.stderr
         assert done.stdout == "['deep', 'net.pt'] True\n"
-        assert list(tmp_path.iterdir()) == []
+        assert list(work.iterdir()) == []
+        assert not (tmp_path / "told").exists()

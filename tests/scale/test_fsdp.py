@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import VIVACE, environment
+from forked.process import PYTHON
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +28,7 @@ def test_rows_are_cut_as_torch_cuts_them(size: int, world: int):
 
 @pytest.mark.timeout(900)
 def test_functions_of_torch_and_the_memory_of_a_rank(tmp_path: Path):
-    words = [*VIVACE, "run", "--no-prove", "--ranks", "3", "--with", "fsdp", "--", sys.executable, str(LAWS)]
+    words = [*VIVACE, "run", "--no-prove", "--ranks", "3", "--with", "fsdp", "--", PYTHON, str(LAWS)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=800, env=environment())
     assert done.returncode == 0, done.stderr
     cases, share = (line.split()[1] for line in done.stdout.splitlines())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from conftest import Done
+from forked.process import PYTHON
 
 SCRIPT = """
 import os, sys
@@ -33,7 +33,7 @@ for epoch in range(2):
 
 def test_an_equal_training_is_proved_once_and_leaves_nothing_behind(vivace: Callable[..., Done], tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
-    words = ["run", "--ranks", "2", "--with", "zero1", "--", sys.executable, "train.py"]
+    words = ["run", "--ranks", "2", "--with", "zero1", "--", PYTHON, "train.py"]
     first = vivace(*words)
     assert first.code == 0, first.err
     assert "2 ranks with zero1: equal to one process at step 1 to " in first.err
@@ -49,7 +49,7 @@ def test_an_equal_training_is_proved_once_and_leaves_nothing_behind(vivace: Call
 
 def test_another_training_ends_before_it_begins(vivace: Callable[..., Done], tmp_path: Path):
     (tmp_path / "train.py").write_text(SCRIPT)
-    done = vivace("run", "--ranks", "2", "--", sys.executable, "train.py", "wrong")
+    done = vivace("run", "--ranks", "2", "--", PYTHON, "train.py", "wrong")
     assert done.code == 1
     assert "on 2 ranks with ddp this is another training than in one process" in done.err
     assert "gradients at the first step are +10 % longer" in " ".join(done.err.split())
