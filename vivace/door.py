@@ -25,12 +25,16 @@ def enter(text: str) -> Callable[[], None]:
         from vivace.measure.inside import rate_test
 
         rate_test.install(request)
+    elif request.entry is Entry.SWITCHBACK:
+        from vivace.practices.switching import install as switching
+
+        switching.install(request)
     elif request.entry is Entry.MEASURING:
         from vivace.measure.inside import install
 
         install.install(request)
     _let_chaos_in()
-    if not request.measure and request.entry is not Entry.RATES:
+    if not request.measure and request.entry not in (Entry.RATES, Entry.SWITCHBACK):
         return _nothing
     from vivace.measure.inside.leaving import end_quickly
 

@@ -17,6 +17,7 @@ from vivace.practices.engine.torch_later import torch
 if TYPE_CHECKING:
     from vivace.practices.graphs.attention_rewrite import Rewritten
     from vivace.practices.graphs.backends import Eager
+    from vivace.practices.switching.live import Live
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.05
@@ -35,11 +36,14 @@ class Attention(Change):
     the same. Where to look is learned in the first forward, which runs as it is.
     """
 
+    switchable = True
+
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         self.usual: list[str] | None = None  # kernels that this torch has on by itself: 2.4 has cuDNN's off
         self.buffers: WeakSet[torch.nn.Module] = WeakSet()  # roots whose buffers hold masks
         self.to_watch: WeakSet[torch.nn.Module] = WeakSet()
+        self.calls: list[tuple[torch.nn.Module, Any]] = []  # of those, while it is switched off
         self.attached: list[tuple[torch.nn.Module, torch.nn.Module, Eager]] = []  # with its root
 
     def flags(self) -> None:
@@ -104,9 +108,29 @@ class Attention(Change):
             if handed_on and not any(other is root for _, other, _ in self.attached):
                 self._attach(root, root)
 
+    def switch(self, on: bool, live: Live) -> None:
+        from vivace.practices.graphs.backends import register, unregister
+
+        if any(getattr(getattr(root, "config", None), "_attn_implementation", None) for root in live.roots):
+            raise NotApplicable("a transformers model is told how to attend when it is made")
+        if not on:
+            unregister(self._rewrite)
+            self.calls = [(module, module._compiled_call_impl) for module, _, _ in self.attached]
+            for module, _ in self.calls:
+                module._compiled_call_impl = None
+        elif self.calls:
+            register(self._rewrite)
+            for module, call in self.calls:
+                module._compiled_call_impl = call
+        else:
+            self.flags()
+            for root in live.roots:
+                self.model(root)
+
     @property
     def undecided(self) -> bool:  # type: ignore[override]
-        return any(backend.graphs == 0 or backend.is_of_no_use for _, _, backend in self.attached)
+        backends = [backend for _, _, backend in self.attached]
+        return bool(self.to_watch) or any(backend.graphs == 0 or backend.is_of_no_use for backend in backends)
 
     def _rewrite(self, module: Any, inputs: Sequence[Any]) -> Rewritten:
         from vivace.practices.graphs.attention_rewrite import rewrite

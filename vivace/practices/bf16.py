@@ -28,6 +28,7 @@ from vivace.practices.engine.tensors import map_tensors
 from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
+    from vivace.practices.switching.live import Live
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.05
@@ -35,6 +36,8 @@ _SMALLEST_SHARE = 0.05
 
 class Autocast(Change):
     """Around every root's forward; what comes out is fp32 again, so that the script's own arithmetic stays as it is."""
+
+    switchable = True
 
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
@@ -75,6 +78,10 @@ class Autocast(Change):
             decorator._enabled, decorator.fast_dtype = True, self.dtype
             self.taken_over.append(decorator)
         self.met.add(root)
+
+    def switch(self, on: bool, live: Live) -> None:
+        if on and any(of_forward(root, next(root.parameters()).device.type) is not None for root in live.roots):
+            raise NotApplicable("autocast decorates its forward: that is changed for good, in a process of its own")
 
     def outputs(self, value: Any) -> Any:
         if not self.around_this_call:  # the script's own autocast: its outputs are as it wants them

@@ -14,6 +14,7 @@ from vivace.practices.engine.tensors import map_tensors
 from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
+    from vivace.practices.switching.live import Live
     from vivace.records.measurement import Measurement
 
 # Convolutions, the layers between them and layout kernels at most halve: ResNet-50 in bf16 on one H200 gains 1.92×
@@ -30,6 +31,8 @@ _AROUND_CONVOLUTIONS = ("convolution", "norm", "pooling", "elementwise")
 
 
 class ChannelsLast(Change):
+    switchable = True
+
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         self.changed: WeakSet[torch.nn.Module] = WeakSet()
@@ -47,6 +50,22 @@ class ChannelsLast(Change):
         if root not in self.changed and getattr(root, "module", None) not in self.changed:  # itself, or wrapped
             return args, kwargs
         return map_tensors(args, _reordered), map_tensors(kwargs, _reordered)
+
+    def switch(self, on: bool, live: Live) -> None:
+        """What an optimizer keeps of a weight is reordered with it: mixed orders are slow."""
+        if on and not self.changed:
+            for root in live.roots:
+                self.model(root)
+        order = _reordered if on else _as_usual
+        for root in self.changed:
+            root._apply(order)
+        for optimizer in live.optimizers:
+            for kept in optimizer.state.values():
+                kept.update({name: order(value) for name, value in kept.items() if isinstance(value, torch.Tensor)})
+
+
+def _as_usual(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous() if tensor.dim() == 4 and tensor.is_floating_point() else tensor
 
 
 def _reordered(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from vivace.practices.engine.step_model import Less, Shares, host_share, likely_
 from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
+    from vivace.practices.switching.live import Live
     from vivace.records.measurement import Measurement
 
 _GRAPHS = "reduce-overhead"
@@ -38,12 +39,18 @@ _HOST_BOUND = 0.08
 class Compile(Change):
     """In place (``module.compile``): no wrapper, so names in state dicts stay."""
 
+    @property
+    def switchable(self) -> bool:  # type: ignore[override]
+        """CUDA graphs hold the memory of gradients: those modes need a process of their own."""
+        return self.mode not in _GRAPH_MODES
+
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         self.mode = argument or "default"
         if self.mode not in _MODES:
             raise ValueError(f"{argument!r} is not one of {', '.join(_MODES)}")
         self.graphs: GraphMemory | None = None
+        self.compiled: list[tuple[torch.nn.Module, Any]] = []  # of a running training
 
     def model(self, root: torch.nn.Module) -> None:
         if next(root.children(), None) is None:
@@ -58,6 +65,17 @@ class Compile(Change):
         for block in blocks:
             _compile(block, None if self.mode in ("default", "regional") else self.mode)
         self.applied(f"{type(root).__name__}, {self.mode}" + (f": {len(blocks)} blocks" if len(blocks) > 1 else ""))
+
+    def switch(self, on: bool, live: Live) -> None:
+        if not self.compiled:
+            modules = [module for root in live.roots for module in root.modules()]
+            before = {id(module) for module in modules if module._compiled_call_impl is not None}
+            for root in live.roots:
+                self.model(root)
+            calls = [(module, module._compiled_call_impl) for module in modules if id(module) not in before]
+            self.compiled = [(module, call) for module, call in calls if call is not None]
+        for module, call in self.compiled:
+            module._compiled_call_impl = call if on else None
 
     def flags(self) -> None:
         """Called again before the first forward."""

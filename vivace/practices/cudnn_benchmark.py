@@ -24,6 +24,8 @@ _MOST_SHAPES = 3
 class CudnnBenchmark(Change):
     """``off`` is for input sizes that keep changing."""
 
+    switchable = True
+
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         if argument not in (None, "on", "off"):

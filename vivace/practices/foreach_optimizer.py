@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.group_setting import GroupSetting
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import on_gpu, phase_ms, step_ms
 from vivace.practices.engine.step_model import Less, Shares, host_phase_ms, likely_saved
 
 if TYPE_CHECKING:
+    from vivace.practices.switching.live import Live
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.03
@@ -19,6 +21,12 @@ _FEWEST_TENSORS = 8  # a handful of kernels costs nothing
 
 class ForeachOptimizer(Change):
     """Also where the script says ``foreach=False``: whoever asks for this practice knows better now."""
+
+    switchable = True
+
+    def __init__(self, argument: str | None = None) -> None:
+        super().__init__(argument)
+        self.setting = GroupSetting("foreach")
 
     def optimizer(self, kind: type, arguments: dict[str, Any]) -> None:
         if "foreach" not in arguments:
@@ -31,6 +39,17 @@ class ForeachOptimizer(Change):
         if arguments.get("fused") is False:
             arguments["fused"] = None
         self.applied(f"{kind.__name__}(foreach=True)")
+
+    def switch(self, on: bool, live: Live) -> None:
+        if not on:
+            self.setting.put_back()
+            return
+        able = [o for o in live.optimizers if not any(g.get("foreach") or g.get("fused") for g in o.param_groups)]
+        able = [o for o in able if "foreach" in o.defaults]
+        if not able:
+            raise NotApplicable("no optimizer updates its tensors one after the other and could do otherwise")
+        self.setting.set(able, True)
+        self.applied(f"{type(able[0]).__name__}(foreach=True)")
 
     def no_optimizer(self) -> None:
         raise NotApplicable("the script has no optimizer: it updates its parameters by hand")

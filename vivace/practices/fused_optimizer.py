@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from vivace.practices.engine.change import Change, NotApplicable
+from vivace.practices.engine.group_setting import GroupSetting
 from vivace.practices.engine.practice import Found, Practice
 from vivace.practices.engine.pricing import phase_ms, step_ms
 from vivace.practices.engine.step_model import Less, Shares, host_phase_ms, likely_saved
@@ -14,6 +15,7 @@ from vivace.practices.engine.tensors import tensors_to_optimize
 from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
+    from vivace.practices.switching.live import Live
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.03
@@ -23,10 +25,14 @@ _SAVED = Shares(0.55, 0.2, 0.75)  # usual, least, most
 
 
 class FusedOptimizer(Change):
+    switchable = True
+
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
+        self.setting = GroupSetting("fused")
         self.known: WeakSet[torch.optim.Optimizer] = WeakSet()
         self.fused: WeakSet[torch.optim.Optimizer] = WeakSet()  # those of them that step so
+        self.switched: list[Any] = []  # while the script trains
         self.asked = False  # some optimizer was made with fused=True
 
     @functools.cached_property
@@ -73,6 +79,30 @@ class FusedOptimizer(Change):
         if any(group.get("fused") for group in optimizer.param_groups):
             self.fused.add(optimizer)
             self.applied(f"{type(optimizer).__name__}(fused=True)")
+
+    def switch(self, on: bool, live: Live) -> None:
+        """Step counters of a fused optimizer are where its tensors are, others are on the host."""
+        if on:
+            self.setting.set(self._able(live), True)
+        for optimizer in self.switched:
+            for parameter, kept in optimizer.state.items():
+                if isinstance(kept.get("step"), torch.Tensor):
+                    kept["step"] = kept["step"].to(parameter.device if on else "cpu")
+        if not on:
+            self.setting.put_back()
+
+    def _able(self, live: Live) -> list[Any]:
+        for root in live.roots:
+            self.model(root)
+        able: list[Any] = [o for o in live.optimizers if isinstance(o, _kinds_with_fused())]
+        able = [o for o in able if not o.defaults.get("differentiable")]
+        able = [o for o in able if not any(g.get("fused") or g.get("foreach") for g in o.param_groups)]
+        able = [o for o in able if not self._gets_sparse_gradients(o)]
+        if not able or any(hasattr(o, "_step_supports_amp_scaling") for o in able):
+            raise NotApplicable("no optimizer can be fused between two steps")
+        self.switched = able
+        self.applied(f"{type(able[0]).__name__}(fused=True)")
+        return able
 
     def _gets_sparse_gradients(self, optimizer: torch.optim.Optimizer) -> bool:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]

@@ -10,6 +10,7 @@ from vivace.practices.engine.pricing import on_gpu, role_ms, step_ms
 from vivace.practices.engine.torch_later import torch
 
 if TYPE_CHECKING:
+    from vivace.practices.switching.live import Live
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.05
@@ -17,6 +18,12 @@ _SMALLEST_SHARE = 0.05
 
 class OneDnn(Change):
     """Before the first forward: scripts switch it off after they imported torch."""
+
+    switchable = True
+
+    def switch(self, on: bool, live: Live) -> None:
+        if on:
+            self.model(live.roots[0])
 
     def model(self, root: torch.nn.Module) -> None:
         if not torch.backends.mkldnn.is_available():

@@ -28,6 +28,8 @@ _OFF = 0.4  # of the products' time that is left: how far the rates that are rea
 
 
 class Tf32(Change):
+    switchable = True
+
     def flags(self) -> None:
         if not torch.cuda.is_available():
             raise NotApplicable("there is no GPU")

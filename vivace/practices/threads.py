@@ -18,6 +18,8 @@ _MUCH = 1.5  # fewer or more threads than cores by this factor
 
 
 class Threads(Change):
+    switchable = True
+
     def __init__(self, argument: str | None = None) -> None:
         super().__init__(argument)
         if argument is not None and not (argument.isdecimal() and int(argument) > 0):

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from vivace.protocol.gpu_names import KnownGpu
 from vivace.protocol.rates import RateTest
+from vivace.protocol.switchback import SwitchbackTest
 from vivace.protocol.text_enum import TextEnum
 from vivace.protocol.version import PROTOCOL, ProtocolError
 
@@ -26,6 +27,8 @@ class Entry(TextEnum):
     """Practices, then measuring if it is asked for. Trials without any practice come this way too, to be alike."""
     RATES = "rates"
     """A learning-rate range test."""
+    SWITCHBACK = "switchback"
+    """Practices that are switched on and off while the script trains."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class ProcessRequest:
     alone would, where they can. ``known_gpus``: what the catalogue has peaks for, because
     the process cannot read it (Python has ``tomllib`` since 3.11 only). ``journal``: keep one, for a race.
     ``files_apart``: what the script writes goes to a folder of its own, and nowhere when it ends.
-    ``rate_test``: for that entry. ``lines``: sample the stack in steps of their own.
+    ``rate_test``, ``switchback``: for those entries. ``lines``: sample the stack in steps of their own.
     """
 
     folder: str
@@ -58,6 +61,7 @@ class ProcessRequest:
     known_gpus: tuple[KnownGpu, ...] = ()
     journal: bool = False
     rate_test: RateTest | None = None
+    switchback: SwitchbackTest | None = None
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))
@@ -74,4 +78,7 @@ class ProcessRequest:
             KnownGpu(**{name: tuple(values) for name, values in gpu.items()}) for gpu in fields["known_gpus"]
         )
         fields["rate_test"] = RateTest(**fields["rate_test"]) if fields["rate_test"] is not None else None
+        if fields["switchback"] is not None:
+            asked = fields["switchback"]
+            fields["switchback"] = SwitchbackTest(tuple(asked["words"]), asked["seconds"], tuple(asked["start"]))
         return cls(**fields)

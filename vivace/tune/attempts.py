@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from rich.markup import escape
 
 from vivace.practices.engine.registry import get_practice, split_word
+from vivace.protocol.switchback import ArmSeen
 from vivace.records.base import last_line
 from vivace.records.finding import Finding, Risk
 from vivace.records.proof import Rejected, Rejection
@@ -66,6 +67,8 @@ class Search:
     """Practices that ended their trial."""
     attempted: set[str] = field(default_factory=set)
     """Words that were run, kept or not."""
+    promising: set[str] = field(default_factory=set)
+    """Words that paid where practices were switched inside one process."""
     last: Trial | None = None
     """The last trial of one more practice."""
     repeats_s: float = 0.0
@@ -166,6 +169,13 @@ class Search:
         self._keep(chosen, words, trial)
         self.unproven.update(word for word in chosen if word in words)
         return True
+
+    def pass_over(self, arm: ArmSeen) -> None:
+        """It did not pay where it was switched on and off inside one process: no trial of its own."""
+        name = split_word(arm.word)[0]
+        self.tried[name] = self.worths.get(name, 1.0)
+        why = f"{arm.ratio:.2f}× ({arm.low:.2f}–{arm.high:.2f}) inside one process, in {arm.pairs} pairs of windows"
+        self._reject(arm.word, Rejection.NO_GAIN, why, ratio=arm.ratio)
 
     @property
     def untried(self) -> list[str]:

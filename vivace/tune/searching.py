@@ -26,6 +26,7 @@ from vivace.tune.comparison import speed
 from vivace.tune.diagnosis import diagnose
 from vivace.tune.references import measured
 from vivace.tune.short_scripts import ENOUGH_STEPS, refuse_too_short, shorter_than_asked
+from vivace.tune.switchback import sort_out
 from vivace.tune.trials import does_not_train
 
 __all__ = ["baseline_of", "search"]
@@ -40,7 +41,8 @@ _LOOK_AGAIN = 1.2  # so much faster: something else may be the limit now
 
 def search(found: Search) -> None:
     """From the baseline on (``baseline_of``); ``found`` holds the best set and what was left out afterwards."""
-    quick, slow = _split(candidates(found.findings, measured(found.baseline), found.allowed))
+    words = _sorted_out(found, candidates(found.findings, measured(found.baseline), found.allowed))
+    quick, slow = _split(words)
     _try_all(found, quick)
     slow = _look_again_while_it_pays(found, slow)
     for word in slow:
@@ -49,6 +51,16 @@ def search(found: Search) -> None:
     _feed_faster(found)
     _look_again_while_it_pays(found, [])
     found.finish()
+
+
+def _sorted_out(found: Search, words: list[str]) -> list[str]:
+    """Without what does not pay where practices are switched inside one process."""
+    seen = sort_out(found.bench, found.baseline, found.again, words)
+    found.promising.update(seen.pay)
+    for arm in seen.do_not_pay:
+        found.pass_over(arm)
+    useless = {arm.word for arm in seen.do_not_pay}
+    return [word for word in words if word not in useless]
 
 
 def _look_again_while_it_pays(found: Search, slow: list[str]) -> list[str]:
@@ -75,7 +87,7 @@ def _is_precision(word: str) -> bool:
 
 def _bundle(found: Search, words: list[str]) -> list[str]:
     """What may go together: what was found (not only worth a try), and of the precisions the most valuable."""
-    promised = {finding.setting or finding.practice for finding in found.findings}
+    promised = {finding.setting or finding.practice for finding in found.findings} | found.promising
     chosen: list[str] = []
     for word in words:
         second_precision = _is_precision(word) and any(_is_precision(other) for other in chosen)

@@ -13,6 +13,7 @@ from vivace.practices.engine.torch_later import torch
 from vivace.protocol.answers import NOT_MET, PracticeAnswer, PracticeState
 
 if TYPE_CHECKING:
+    from vivace.practices.switching.live import Live
     from vivace.scale.place import ScalePlace
 
 __all__ = ["Change", "NotApplicable"]
@@ -34,6 +35,10 @@ class Change:
         self.refused: str | None = None  # why it was not
         self.failed = False  # that reason is an error of the practice's own
 
+    on = True
+    """Off: its parts around a forward are passed by. Only where practices are switched while a script trains."""
+    switchable = False
+    """Whether ``switch`` can put it in place in a running training, and take it away again."""
     undecided = False
     """More steps are needed to say what became of it."""
 
@@ -112,6 +117,13 @@ class Change:
     def no_optimizer(self) -> None:
         """Once, before the first backward pass of a script that has made no optimizer: it will update its parameters
         by hand, and ``before_step`` is never called."""
+
+    # -- in a running training -------------------------------------------------------------------------------------
+
+    def switch(self, on: bool, live: Live) -> None:
+        """Between two steps. Global switches are put back by the caller when it is switched off."""
+        if on:
+            self.flags()
 
     # -- telling ---------------------------------------------------------------------------------------------------
 

@@ -25,11 +25,11 @@ from vivace.protocol.rank import rank_and_world
 from vivace.protocol.request import ProcessRequest
 from vivace.scale.place import ScalePlace
 
-__all__ = ["install"]
+__all__ = ["change_of", "install"]
 
 
 def install(request: ProcessRequest) -> None:
-    changes = {word: _change_of(word) for word in request.practices}
+    changes = {word: change_of(word) for word in request.practices}
     for change in changes.values():
         change.same_draws = request.same_draws
     place = ScalePlace.take()
@@ -59,7 +59,7 @@ def install(request: ProcessRequest) -> None:
     watch_training(parts, told.on_step)
 
 
-def _change_of(word: str) -> Change:
+def change_of(word: str) -> Change:
     name, argument = split_word(word)
     if name in PROBES:
         return PROBES[name](argument)

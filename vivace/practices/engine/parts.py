@@ -45,6 +45,7 @@ class Parts:
         self.changes = changes
         self.asleep = False
         self.inside = False  # a root's forward is running
+        self.switching = False
         self.met: WeakSet[torch.nn.Module] = WeakSet()
         os.register_at_fork(after_in_child=self._fall_asleep)
 
@@ -79,6 +80,11 @@ class Parts:
             _catch_steps(self, changes)
         if changes := self.touching("cross_entropy"):
             _catch_cross_entropy(self, changes)
+        _catch_roots(self)
+
+    def catch_roots_to_switch(self) -> None:
+        """For practices that are switched while the script trains: nothing is changed before."""
+        self.switching = True
         _catch_roots(self)
 
     def set_flags(self) -> None:
@@ -133,6 +139,10 @@ class Parts:
         if root in self.met:
             return
         self.met.add(root)
+        if self.switching:
+            if isinstance(root, _WRAPPERS):
+                self.met.add(root.module)
+            return
         self.set_flags()
         if isinstance(root, _WRAPPERS):  # its module was prepared before it was wrapped
             self.met.add(root.module)
@@ -326,6 +336,8 @@ def _catch_roots(parts: Parts) -> None:
             return previous(self, *args, **kwargs)
         parts.prepare(self)
         for change in on_inputs:
+            if not change.on:
+                continue
             args, kwargs = parts.attempt(change, change.inputs, self, args, kwargs) or (args, kwargs)
         parts.inside = True
         try:
@@ -338,7 +350,8 @@ def _catch_roots(parts: Parts) -> None:
         finally:
             parts.inside = False
         for change in on_outputs:
-            output = change.outputs(output)
+            if change.on:
+                output = change.outputs(output)
         return output
 
     torch.nn.Module.__call__ = in_place_of(previous, call)  # type: ignore[method-assign]
@@ -348,6 +361,8 @@ def _catch_roots(parts: Parts) -> None:
 
 def _enter(stack: contextlib.ExitStack, parts: Parts, around: Iterable[Change], root: torch.nn.Module) -> None:
     for change in around:
+        if not change.on:
+            continue
         context = parts.attempt(change, change.forward, root)
         if context is not None:
             stack.enter_context(context)

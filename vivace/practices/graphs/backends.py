@@ -16,7 +16,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from vivace.practices.graphs.attention_pattern import Unlike
 from vivace.practices.graphs.attention_rewrite import Rewritten
 
-__all__ = ["Eager", "Rewrite", "before_inductor", "register"]
+__all__ = ["Eager", "Rewrite", "before_inductor", "register", "unregister"]
 
 Rewrite = Callable[[fx.GraphModule, Sequence[Any]], Rewritten]
 
@@ -27,6 +27,11 @@ def register(rewrite: Rewrite) -> None:
     """For everything that this process compiles from now on."""
     if rewrite not in _rewrites:
         _rewrites.append(rewrite)
+
+
+def unregister(rewrite: Rewrite) -> None:
+    if rewrite in _rewrites:
+        _rewrites.remove(rewrite)
 
 
 def before_inductor(mode: str | None) -> Any | None:

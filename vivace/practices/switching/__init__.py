@@ -1,0 +1,1 @@
+"""Practices switched on and off inside one training process, between windows of a few steps."""
