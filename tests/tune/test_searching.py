@@ -369,12 +369,25 @@ def test_what_nobody_looked_at_alone_is_said(search_in):
 
 
 def test_what_there_was_no_time_for_is_said_with_the_budget_that_goes_on(search_in):
-    world = World({"channels_last": 1.3, "bf16": 2.0, "compile": 1.5}, budget_s=7 * TRIAL_S)
+    world = World({"channels_last": 1.3, "bf16": 2.0, "compile": 1.5}, budget_s=5 * TRIAL_S)
     proof = proving.prove(world, search_in(world), rounds=2)  # type: ignore[arg-type]
     assert {gain.practice for gain in proof.practices} == {"channels_last", "bf16"}
     (note,) = [note for note in proof.notes if note.startswith("not tried, not enough time: compile")]
-    # 70 s were used; two trials, two pairs, and twice two minutes to compile.
-    assert note.endswith("continue with: vivace tune --resume runs/train-001 --budget 7")
+    # 50 s were used; two trials, two pairs, and twice two minutes to compile.
+    assert note.endswith("continue with: vivace tune --resume runs/train-001 --budget 6")
+
+
+def test_what_may_bring_much_is_tried_with_what_two_pairs_leave(search_in):
+    world = World({"channels_last": 1.3, "bf16": 2.0, "compile": 1.5}, budget_s=7 * TRIAL_S)
+    found = search_in(world)
+    assert {"bf16", "channels_last", "compile"} == set(found.words)
+
+
+def test_a_budget_without_time_for_a_trial_is_told_with_one_that_has(search_in):
+    world = World({"bf16": 2.0}, budget_s=2.5 * TRIAL_S)
+    found = search_in(world)
+    assert found.words == ()
+    assert any("not enough time for a trial and its proof" in note and "--budget" in note for note in found.notes)
 
 
 def test_a_machine_on_which_the_unchanged_job_is_not_steady_is_told(search_in):

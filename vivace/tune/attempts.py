@@ -31,6 +31,11 @@ __all__ = ["Search", "first_line", "is_loader", "refusal", "why_it_ended"]
 _WORTH_MORE = 1.05  # a practice that did not pay is tried again when it is now worth so much more
 _WARM = 1.5  # baselines: a trial of compiled code, once it was compiled
 _RESERVED_SHARE = 0.5  # of the budget, at most, for the proof
+# Of the pairs of a proof: what is left for it, so that something is tried at all, and so that what may bring much is.
+# A large gain needs fewer pairs.
+_LEFT_FOR_THE_FIRST = 1 / 3
+_LEFT_FOR_A_LARGE_ONE = 2 / 3
+_LARGE = 1.15
 _NO_TIME = "not tried: not enough time for it and the proof"
 _TIMES_SLOWER = 3.0  # a trial that takes so much longer than the baseline is ended
 _LONGEST_COMPILE_S = 300.0
@@ -280,11 +285,11 @@ class Search:
     def has_time(self, word: str | None = None) -> bool:
         """Time for this trial, and for the paired runs of the proof after it."""
         trials = _AUTOTUNE_TRIALS if word == "compile=max-autotune" else 1.0
-        return self.bench.has_time_for(self._reserved_s + trials * max(self.best.seconds, self.again.seconds))
+        return self.bench.has_time_for(self._reserved_s(word) + trials * max(self.best.seconds, self.again.seconds))
 
     def has_time_for_pair(self, word: str) -> bool:
         """Time for this trial and one of the best set, and for the paired runs of the proof after them."""
-        return self.has_time(word) and self.bench.has_time_for(self._reserved_s + self.pair_s)
+        return self.has_time(word) and self.bench.has_time_for(self._reserved_s() + self.pair_s)
 
     @property
     def pair_s(self) -> float:
@@ -297,13 +302,22 @@ class Search:
         return _WARM * self.again.seconds
 
     @property
-    def _reserved_s(self) -> float:
-        return min(self.reserve_trials / 2 * self.pair_s, _RESERVED_SHARE * self.bench.budget_s)
+    def needed_s(self) -> float:
+        """For one trial and the shortest proof, from now on."""
+        return _LEFT_FOR_THE_FIRST * self.reserve_trials / 2 * self.pair_s + self.again.seconds
+
+    def _reserved_s(self, word: str | None = None) -> float:
+        share = 1.0
+        if not self.attempted:
+            share = _LEFT_FOR_THE_FIRST
+        elif word is not None and self.worths.get(split_word(word)[0], 1.0) >= _LARGE:
+            share = _LEFT_FOR_A_LARGE_ONE
+        return min(share * self.reserve_trials / 2 * self.pair_s, _RESERVED_SHARE * self.bench.budget_s)
 
     def _limit_s(self, word: str) -> float:
         ordinary = 15.0 + _TIMES_SLOWER * self.again.seconds
         if get_practice(split_word(word)[0]).try_last:
-            left = self.bench.left_s - self._reserved_s
+            left = self.bench.left_s - self._reserved_s(word)
             return max(ordinary, min(left, _LONGEST_COMPILE_S))
         return ordinary
 

@@ -138,6 +138,13 @@ def baseline_of(bench: Bench, allowed: tuple[Risk, ...], reserve_trials: int) ->
         raise UserError(f"the command trained once and then did not ({again.outcome}): {last_line(again.message)}")
     bench.say(f"  [dim]·[/] {'baseline':32} {_told_speed(measured(again))}, {again.seconds:.0f} s per trial")
     found = Search(bench, allowed, reserve_trials, baseline, again, diagnose(measured(baseline)))
+    if not found.has_time():
+        minutes = math.ceil((bench.used_s + found.needed_s) / 60 * 10) / 10
+        few = (
+            f"not enough time for a trial and its proof ({again.seconds:.0f} s per run): --budget {minutes:g} would do"
+        )
+        bench.say(f"  [yellow]{few}[/]")
+        found.notes.append(few)
     if short := shorter_than_asked(measured(again), bench.command, bench.settings.steps):
         bench.say(f"  [yellow]{escape(short)}[/]")
         found.notes.append(short)
