@@ -7,6 +7,7 @@ through unmixed: it must show that the loss is a cross-entropy that can be seen.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Callable
 
 from vivace.practices.engine.change import Change, NotApplicable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Mixing"]
 
 
-class Mixing(Change):
+class Mixing(Change, ABC):
     """``mix(images, α, draws)`` is the method."""
 
     name: str
@@ -38,8 +39,9 @@ class Mixing(Change):
         self.used = False
         self.draws: torch.Generator | None = None
 
+    @abstractmethod
     def mix(self) -> Callable[[torch.Tensor, float, torch.Generator | None], Mix]:
-        raise NotImplementedError
+        """The method itself."""
 
     def over_ranks(self, place: ScalePlace) -> None:
         self.split = True

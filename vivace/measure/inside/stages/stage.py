@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from vivace.measure.inside.training import Training
 
 __all__ = ["Stage"]
 
 
-class Stage:
+class Stage(ABC):
     """``says`` is what the user reads while it lasts; ``steps`` how many it has had."""
 
     says = ""
@@ -23,13 +25,13 @@ class Stage:
         """How many steps it will have, where that is known."""
         return None
 
+    @abstractmethod
     def begin(self) -> bool:
         """Between two steps. False: there is nothing to do, and the next stage begins at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self) -> bool:
         """After each of its steps. True: it is over."""
-        raise NotImplementedError
 
-    def leave(self) -> None:
+    def leave(self) -> None:  # noqa: B027
         """The script ends in the midst of it."""
