@@ -9,6 +9,19 @@ def small():
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 4))
 
 
+class OwnClass(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = small()
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def own_class():
+    return OwnClass()
+
+
 def dropping():
     return nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 4))
 

@@ -20,7 +20,7 @@ from vivace.recipes.course import Course
 from vivace.recipes.decoding import Cut, cut_out, decode, nvjpeg_decode
 from vivace.recipes.feeding import Feed
 from vivace.recipes.practised import with_practices
-from vivace.recipes.sources import EVALUATED, Key, open_source
+from vivace.recipes.sources import EVALUATED, DataError, Key, open_source
 from vivace.train.data.transforms import CenterCrop, RandomResizedCrop, Resize
 
 
@@ -54,9 +54,21 @@ def test_corrupt_images_are_counted_and_named(tmp_path: Path, capfd: pytest.Capt
         assert said.count(str(path)) == 1  # once, not in each epoch
     events = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [event["samples"] for event in events if event["event"] == "validation"] == [22, 22]
+    resident = trained(tmp_path / "resident", IMAGES, *changes, "data.resident=true")
+    assert resident.skipped_images == 2
+    assert '"samples": 22' in (tmp_path / "resident" / "metrics.jsonl").read_text()
     with pytest.raises(UserError, match="2 images cannot be read, more than") as caught:
         trained(tmp_path / "strict", IMAGES, *changes, "data.corrupt_share=0.05")
     assert caught.value.exit_code is ExitCode.NEGATIVE
+
+
+def test_data_without_one_readable_image(tmp_path: Path):
+    for path in write_images(tmp_path / "images", 16):
+        path.write_bytes(b"nothing")
+    for resident in ("false", "true"):
+        changes = ("data.corrupt_share=1", f"data.resident={resident}", "data.workers=1")
+        with pytest.raises(DataError, match="can be read"):
+            trained(tmp_path / resident, IMAGES, *on_files(tmp_path / "images"), *changes)
 
 
 def test_a_parquet_file_gives_what_the_folder_gives(tmp_path: Path):

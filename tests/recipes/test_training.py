@@ -17,6 +17,8 @@ from recipes.small import IMAGES, MODELS, TOKENS, losses, recipe_of, trained
 from benchmarks.forked_ranks import on_ranks
 from vivace import distributed
 from vivace.errors import ExitCode, UserError
+from vivace.race.metrics.reader import MetricReader
+from vivace.race.targets import Wanted
 from vivace.recipes import training as parts
 from vivace.recipes.loop import train
 from vivace.recipes.on_layouts import layout_settings
@@ -63,6 +65,14 @@ def parts_key(index: int):
     from vivace.recipes.sources import Key
 
     return Key(index, 0, 8, 8)
+
+
+def test_a_race_reads_what_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    trained(tmp_path, IMAGES)
+    reader = MetricReader(Wanted.parse("val_accuracy"))
+    read = [found.value for line in capfd.readouterr().out.splitlines() if (found := reader.read_line(line, 0.0))]
+    rows = list(csv.DictReader((tmp_path / "validation.csv").open()))
+    assert read == pytest.approx([float(row["val_accuracy"]) for row in rows], abs=1e-4)
 
 
 def test_it_learns_and_says_so_everywhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -181,6 +191,14 @@ def test_a_loss_that_is_no_number_ends_the_training_with_its_step(tmp_path: Path
     assert caught.value.exit_code is ExitCode.NEGATIVE
 
 
+def test_no_checkpoint_is_written_after_such_a_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with_bad_batches(monkeypatch, (5,), float("nan"))
+    folder = tmp_path / "saved"
+    with pytest.raises(UserError, match="not finite in step 6"):
+        trained(tmp_path, IMAGES, "log.every=100ba", f"checkpoints.folder={folder}", "checkpoints.every=4ba")
+    assert [path.name for path in folder.glob("step-*")] == ["step-00000004"]
+
+
 def test_a_step_with_such_a_loss_can_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with_bad_batches(monkeypatch, (2,), float("nan"))
     record = trained(tmp_path, IMAGES, "faults.nan=skip")
@@ -252,6 +270,26 @@ def test_what_cannot_be_had_is_said_with_a_hint(tmp_path: Path, change: str, mes
         trained(tmp_path, IMAGES, change)
     assert message in caught.value.message
     assert caught.value.hint or "gave a" in message
+
+
+@pytest.mark.parametrize("model", ["small", "own_class"])
+def test_a_compiled_model_is_compiled_and_computes_the_same(
+    tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
+):
+    """With dynamo's graphs run as they are: inductor would take most of the time."""
+    changes, graphs = (f"model.name={MODELS}:{model}", "duration=3ba"), []
+    trained(tmp_path / "plain", IMAGES, *changes)
+
+    def backend(graph: torch.fx.GraphModule, _inputs: object):
+        graphs.append(graph)
+        return graph.forward
+
+    compile_ = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, mode: compile_(function, backend=backend))
+    trained(tmp_path / "compiled", IMAGES, *changes, "speed.compile=true")
+    torch._dynamo.reset()
+    assert any("conv2d" in graph.code for graph in graphs)
+    assert as_floats(losses(tmp_path / "compiled")) == pytest.approx(as_floats(losses(tmp_path / "plain")), rel=1e-5)
 
 
 def test_a_time_ends_a_training(tmp_path: Path):

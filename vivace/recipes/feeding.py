@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from vivace import distributed
-from vivace.errors import ExitCode, UserError
+from vivace.errors import ExitCode
 from vivace.preemption import protect_worker
 from vivace.recipes.course import Course
 from vivace.recipes.decoding import nvjpeg_decode
 from vivace.recipes.recipe import Recipe
-from vivace.recipes.sources import EVALUATED, Fetched, FileSource, Key, Source
+from vivace.recipes.sources import EVALUATED, DataError, Fetched, FileSource, Key, Source
 
 __all__ = ["Batch", "Feed", "Skipped"]
 
@@ -60,7 +60,7 @@ class Skipped:
             if len(self.messages) <= _SHOWN:
                 print(f"vivace: skipped an image: {message}", file=sys.stderr, flush=True)
             if len(self.messages) > self._allowed:
-                raise UserError(
+                raise DataError(
                     f"{len(self.messages)} images cannot be read, more than data.corrupt_share allows",
                     hint="mend the data, or allow more: --set data.corrupt_share=…",
                     exit_code=ExitCode.NEGATIVE,
@@ -75,12 +75,12 @@ class Feed:
         self._rank, self._ranks = world.rank, world.world_size
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0, dtype=np.int64))
         self.skipped = Skipped(int(recipe.data.corrupt_share * len(source)))
-        self._resident = _Resident(recipe, source, device, self.skipped) if recipe.data.resident else None
+        self._resident: dict[int, _Resident] = {}
 
     def batches(self, first_step: int, last_step: int) -> Iterator[Batch]:
         """This rank's share of every step from ``first_step`` to before ``last_step``."""
         keys = (self._keys(step) for step in range(first_step, last_step))
-        return self._on_device(keys, self._resident)
+        return self._on_device(keys, self._source)
 
     def _keys(self, step: int) -> list[Key]:
         course, place = self._course, self._course.place(step)
@@ -102,14 +102,14 @@ class Feed:
         else:
             shapes = [(mine[first : first + share], size, size) for first in range(0, len(mine), share)]
         keys = ([Key(index, EVALUATED, height, width) for index in each] for each, height, width in shapes)
-        return self._on_device(keys, None, source)
+        return self._on_device(keys, source)
 
-    def _on_device(
-        self, keys: Iterator[list[Key]], resident: _Resident | None, source: Source | None = None
-    ) -> Iterator[Batch]:
-        if resident is not None:
-            return (resident.batch(each) for each in keys)
-        fetched = self._fetched(keys, source or self._source)
+    def _on_device(self, keys: Iterator[list[Key]], source: Source) -> Iterator[Batch]:
+        if self._recipe.data.resident:
+            if id(source) not in self._resident:
+                self._resident[id(source)] = _Resident(self._recipe, source, self._device, self.skipped)
+            return (self._resident[id(source)].batch(each) for each in keys)
+        fetched = self._fetched(keys, source)
         if self._device.type == "cuda" and self._recipe.speed.gpu_prefetch:
             return self._ahead(fetched)
         return (self._moved(each) for each in fetched)
@@ -129,6 +129,8 @@ class Feed:
         )
         for fetched in loader:
             self.skipped.note(fetched.skipped)
+            if source is self._source and not len(fetched.targets):
+                raise DataError(f"no image of a batch can be read: {fetched.skipped[-1]}", hint="look at data.train")
             yield fetched
 
     def _moved(self, fetched: Fetched) -> Batch:
@@ -170,7 +172,7 @@ class _Once:
 
 
 class _Resident:
-    """All images on the device, as bytes: decoded once, at the first call."""
+    """All images on the device, as bytes: decoded once, before the first batch."""
 
     def __init__(self, recipe: Recipe, source: Source, device: torch.device, skipped: Skipped) -> None:
         size, count = recipe.data.image_size, len(source)
@@ -189,15 +191,17 @@ class _Resident:
         self._rows = torch.full((count,), -1, dtype=torch.long, device=device)
         indices = torch.cat([part.indices for part in parts]).to(device)
         self._rows[indices] = torch.arange(len(indices), device=device)
-        gone = (self._rows < 0).nonzero().flatten()
-        if len(gone) == count:
-            raise UserError("not one image can be read", hint="look at data.train")
-        self._rows[gone] = gone % len(indices)  # another image in its place
+        self._gone = set((self._rows < 0).nonzero().flatten().tolist())
+        if len(self._gone) == count:
+            raise DataError("not one image can be read", hint="look at data.train and data.val")
+        for number in self._gone:  # another image in its place, in training
+            self._rows[number] = number % len(indices)
         self._inputs = torch.cat([_channels_first(part.inputs) for part in parts]).to(device)
         self._targets = torch.cat([part.targets for part in parts]).to(device)
 
     def batch(self, keys: list[Key]) -> Batch:
-        indices = torch.tensor([key.number for key in keys]).to(self._rows.device, non_blocking=True)
+        numbers = [key.number for key in keys if key.epoch != EVALUATED or key.number not in self._gone]
+        indices = torch.tensor(numbers, dtype=torch.long).to(self._rows.device, non_blocking=True)
         rows = self._rows[indices]
         return Batch(self._inputs[rows], self._targets[rows], indices)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections.abc import Iterator
@@ -11,10 +12,14 @@ import torch
 import torch.distributed as dist
 
 from vivace import distributed
+from vivace.errors import UserError
 from vivace.recipes.recipe import Recipe
 from vivace.recipes.saving import Saver
+from vivace.recipes.sources import DataError
 from vivace.recipes.training import Training, build
 from vivace.records.recipe_run import RecipeRun
+from vivace.train.settings import WatchSettings
+from vivace.train.watch import Watch
 
 __all__ = ["steps", "train"]
 
@@ -28,8 +33,15 @@ def train(recipe: Recipe, folder: Path | None, world: distributed.World) -> tupl
     saver = Saver(training)
     saver.restore()
     try:
-        for _ in steps(training, saver):
-            pass
+        with Watch(WatchSettings()) if world.world_size > 1 else contextlib.nullcontext() as watch:
+            for step in steps(training, saver):
+                if watch is not None:
+                    watch.step(step)
+    except DataError:
+        raise  # the other ranks know nothing of it: nothing can be finished together
+    except UserError:
+        saver.close()  # what is being written is finished
+        raise
     finally:
         _note_skipped(training, folder)
         training.log.close()
@@ -38,7 +50,7 @@ def train(recipe: Recipe, folder: Path | None, world: distributed.World) -> tupl
 
 
 def steps(training: Training, saver: Saver) -> Iterator[int]:
-    """The steps from where the training stands to its end. Yields after each: ``train`` just goes on."""
+    """The steps from where the training stands to its end; yields the number of steps done after each."""
     recipe, log, course = training.recipe, training.log, training.course
     began = time.perf_counter() - training.seconds
     for batch, waited_s in training.batches():

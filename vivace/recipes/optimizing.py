@@ -115,7 +115,9 @@ def weights_of_evaluation(optimizer: torch.optim.Optimizer, average: Average | N
     free = optimizer if isinstance(optimizer, ScheduleFreeAdamW) else None
     if free is not None:
         free.eval()
-    with average.shown() if average is not None else contextlib.nullcontext():
-        yield
-    if free is not None:
-        free.train()
+    try:
+        with average.shown() if average is not None else contextlib.nullcontext():
+            yield
+    finally:
+        if free is not None:
+            free.train()

@@ -20,14 +20,15 @@ def run_rank(recipe: Recipe, folder: Path | None) -> int:
     import torch.distributed as dist
 
     from vivace.recipes.loop import train
+    from vivace.recipes.sources import DataError
 
     world = distributed.world()
     if world.world_size > 1:
         distributed.init_process_group(timeout=_TIMEOUT)
     try:
         record, saver = train(recipe, folder if world.is_master else None, world)
-    except UserError as error:  # every rank has met it
-        if world.is_master:
+    except UserError as error:  # every rank has met it, unless it comes from one rank's data
+        if world.is_master or isinstance(error, DataError):
             print(f"vivace: {error}", file=sys.stderr, flush=True)
         return int(error.exit_code)
     except KeyboardInterrupt:

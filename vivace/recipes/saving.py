@@ -20,7 +20,7 @@ __all__ = ["Saver"]
 
 
 class Saver:
-    """Without a folder it saves nothing, and still stops in order when the job must end."""
+    """Without a folder it does nothing: a job that saves nothing must not be started again."""
 
     def __init__(self, training: Training) -> None:
         self._training, self._asked = training, training.recipe.checkpoints
@@ -29,12 +29,12 @@ class Saver:
         if self._asked.folder is not None:
             self._store = Checkpoints(self._asked.folder, keep=self._asked.keep, on_error=OnError(self._asked.on_error))
         minutes = every.amount / 60 if every.unit is DurationUnit.SECONDS and self._store is not None else None
-        self._guard = Preemption(save_every_minutes=minutes)
+        self._guard = Preemption(save_every_minutes=minutes) if self._store is not None else None
 
     @property
     def stopping(self) -> bool:
         """All ranks agreed to stop: the job must be started again."""
-        return self._guard.stopping
+        return self._guard is not None and self._guard.stopping
 
     def restore(self) -> None:
         if self._store is None:
@@ -65,12 +65,13 @@ class Saver:
     def after_step(self, last: bool) -> bool:
         """Saves if it is time; True ends the training here."""
         training, every = self._training, self._asked.every
+        if self._guard is None:
+            return False
         due = self._guard.should_save()
-        if self._store is None:
-            return self._guard.stopping
         if every.unit is not DurationUnit.SECONDS:
             due = due or training.course.is_due(every, training.step)
         if due or last:
+            training.log.write(training.step, training.rate(training.step - 1))  # ends here if a loss is no number
             with training.log.pause():
                 self._save(in_background=self._asked.background and not self._guard.stopping)
         return self._guard.stopping
@@ -98,9 +99,10 @@ class Saver:
                 self._store.close()
         except NotSaved as error:
             raise UserError(str(error), hint="make room, or --set checkpoints.on_error=warn to train on") from None
-        if not self._guard.stopping:
+        if self._guard is not None and not self._guard.stopping:
             self._guard.close()
 
     def leave(self) -> NoReturn:
         """After a stop: the exit code that has the job started again."""
+        assert self._guard is not None
         self._guard.requeue_and_exit()

@@ -22,7 +22,7 @@ from vivace.recipes.recipe import Recipe
 from vivace.train.data import GeneratedImages, ImageFolder, ParquetImages, open_images
 from vivace.train.data.images import BadImage
 
-__all__ = ["EVALUATED", "Fetched", "Key", "Source", "open_source"]
+__all__ = ["EVALUATED", "DataError", "Fetched", "Key", "Source", "open_source"]
 
 EVALUATED = -1
 """The epoch of a key that is for validation: nothing random."""
@@ -30,6 +30,10 @@ _NEIGHBOURS = 20  # of an unreadable training image: so many are tried in its pl
 _WRONG = 0.1  # share of the generated tokens that follow no rule
 _GENERATED_CLASSES = 10
 _GENERATED_ROWS = 2048
+
+
+class DataError(UserError):
+    """Something in the data, which one rank alone may meet: it must speak for itself."""
 
 
 class Key(NamedTuple):
@@ -106,8 +110,6 @@ class FileSource:
                 except BadImage as error:
                     skipped.append(error.message)
         inputs, cuts, labels, indices = zip(*found, strict=True) if found else ((), (), (), ())
-        if not found and keys[0].epoch != EVALUATED:
-            raise UserError(f"{_NEIGHBOURS} images in a row cannot be read: {skipped[-1]}", hint="look at data.train")
         targets, rows = torch.tensor(labels, dtype=torch.long), torch.tensor(indices, dtype=torch.long)
         if self.decoder == "nvjpeg":
             files = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in inputs]
@@ -195,7 +197,7 @@ class TokenSource:
         places = indices[:, None] * self._seq_len + np.arange(self._seq_len + 1)
         windows = torch.from_numpy(self._tokens[places].astype(np.int64))
         if self._vocab is not None and int(windows.max()) >= self._vocab:
-            raise UserError(
+            raise DataError(
                 f"the data have the token {int(windows.max())}, and model.sizes.vocab is {self._vocab}",
                 hint=f"--set model.sizes.vocab={int(windows.max()) + 1} or more",
             )

@@ -184,14 +184,26 @@ def _first_batch(feed: Feed, augment: Augment) -> Tensor:
 
 
 def _as_called(recipe: Recipe, model: nn.Module, world: distributed.World, device: torch.device) -> nn.Module:
-    """DDP around the compiled model: as torch recommends. ``Module.compile`` changes no names."""
-    mode = recipe.speed.compile
-    if mode:
-        model.compile(mode="default" if mode is True else mode)
+    """DDP around the compiled model: as torch recommends. Names of parameters stay."""
+    if recipe.speed.compile:
+        _compile(model, "default" if recipe.speed.compile is True else recipe.speed.compile)
     if world.world_size == 1:
         return model
     mesh = init_device_mesh(device.type, (world.world_size,))
     return replicate_alone(model, mesh, find_unused=False, accumulates=recipe.accumulate > 1)
+
+
+def _compile(model: nn.Module, mode: str) -> None:
+    """In place. dynamo skips frames of torch's own files: a Sequential is compiled from a frame of ours."""
+    if type(model).forward.__module__.partition(".")[0] != "torch":
+        model.compile(mode=mode)
+        return
+    call = model._call_impl
+
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    model._compiled_call_impl = torch.compile(whole, mode=mode)
 
 
 def _loss(recipe: Recipe) -> Loss:

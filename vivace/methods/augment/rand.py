@@ -97,8 +97,8 @@ def _sampled(images: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
     found = (matrices @ places).floor().long().view(count, 2, height, width)
     column, row = found[:, 0], found[:, 1]
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    every = torch.arange(count, device=images.device).view(-1, 1, 1)
-    pixels = images[every, :, row.clamp(0, height - 1), column.clamp(0, width - 1)].permute(0, 3, 1, 2)
+    place = (row.clamp(0, height - 1) * width + column.clamp(0, width - 1)).view(count, 1, -1)
+    pixels = images.flatten(2).gather(2, place.expand(-1, images.shape[1], -1)).view_as(images)
     return pixels * inside.unsqueeze(1)
 
 
