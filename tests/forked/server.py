@@ -3,8 +3,9 @@
     python server.py LISTENER LIFELINE
 
 A connection (``process.py``, ``stand_in.py``) brings the words, folder, environment and files of one script. Numbers
-that follow are signals for it. The answers are its process id and its exit code. The server ends when the other end of
-the pipe LIFELINE is closed, and a script is killed when the process that asked for it is.
+that follow are signals for it. The answers are its process id and its exit code. A script is killed when the process
+that asked for it is. When the other end of the pipe LIFELINE is closed, the tests are over: the server ends, and
+so does every script, also a rank whose torchrun was killed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,7 @@ def main(listener: socket.socket, lifeline: int) -> list[str] | None:
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
-            os.close(lifeline)
-            return _keep(connection, paths, set_by_torch)
+            return _keep(connection, lifeline, paths, set_by_torch)
         connection.close()
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -40,13 +40,14 @@ def main(listener: socket.socket, lifeline: int) -> list[str] | None:
     return None
 
 
-def _keep(connection: socket.socket, paths: list[str], set_by_torch: dict[str, str]) -> list[str]:
+def _keep(connection: socket.socket, lifeline: int, paths: list[str], set_by_torch: dict[str, str]) -> list[str]:
     """Starts the script and follows it to its end; returns in the script's process."""
     message, files, _, _ = socket.recv_fds(connection, 2**20, 3)
     asked = json.loads(message)
     child = os.fork()
     if child == 0:
         connection.close()
+        os.close(lifeline)
         _signals_as_after_a_start(asked["ignored"])
         template.become(asked["words"], asked["folder"], {**set_by_torch, **asked["environment"]}, files, paths)
         if asked["unbuffered"]:
@@ -55,17 +56,17 @@ def _keep(connection: socket.socket, paths: list[str], set_by_torch: dict[str, s
     for file in files:
         os.close(file)
     connection.send(str(child).encode())
-    _follow(connection, child)
+    _follow(connection, child, lifeline)
     os._exit(0)
 
 
-def _follow(connection: socket.socket, child: int) -> None:
+def _follow(connection: socket.socket, child: int, lifeline: int) -> None:
     ended = os.pidfd_open(child)
-    while ended not in (ready := select.select([connection, ended], [], [])[0]):
-        number = connection.recv(100) if ready else b""
+    while ended not in (ready := select.select([connection, ended, lifeline], [], [])[0]):
+        number = connection.recv(100) if connection in ready else b""
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, int(number) if number else signal.SIGKILL)
-        if not number:  # who asked for it was killed
+        if not number:  # who asked for it was killed, or the tests are over
             break
     _, status = os.waitpid(child, 0)
     with contextlib.suppress(OSError):

@@ -7,8 +7,10 @@ import os
 import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from conftest import environment
 from forked import process
@@ -175,3 +177,28 @@ def test_torchrun_starts_its_ranks_by_the_stand_in(tmp_path: Path):
     process = start(PYTHON, text, tmp_path, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     assert sorted(process.communicate()[0].splitlines()) == ["0 2 True", "1 2 True"]
     assert process.returncode == 0
+
+
+LEAVES_ONE_BEHIND = """
+import os, subprocess, sys
+sys.path[:0] = TESTS
+from conftest import environment
+from forked.process import PYTHON
+open("waits.py", "w").write("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+process = subprocess.Popen([PYTHON, "waits.py"], env=environment(), stdout=subprocess.PIPE, start_new_session=True)
+print(process.stdout.readline().decode())
+"""
+
+
+def test_no_script_outlives_the_tests(tmp_path: Path):
+    tests = [str(Path(__file__).parents[1])]
+    session = subprocess.run(
+        [sys.executable, "-c", LEAVES_ONE_BEHIND.replace("TESTS", repr(tests))], cwd=tmp_path, env=environment(),
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert session.returncode == 0, session.stderr
+    pid = int(session.stdout)
+    deadline = time.monotonic() + 600
+    while psutil.pid_exists(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
