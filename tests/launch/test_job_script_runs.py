@@ -18,10 +18,10 @@ from vivace.launch.script import Place, prepare, render
 from vivace.launch.target import find_target
 
 SRUN = '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n'
-SCONTROL = "#!/bin/sh\necho JobState=RUNNING\n"
+SCONTROL = '#!/bin/sh\necho "$1" >>asked; cat answer 2>/dev/null || echo JobState=RUNNING\n'
 
 
-def started(folder: Path, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def started(folder: Path, command: tuple[str, ...], retry_crash: int = 0) -> subprocess.Popen[bytes]:
     programs = folder / "bin"
     programs.mkdir()
     for name, text in {"srun": SRUN, "scontrol": SCONTROL}.items():
@@ -29,7 +29,7 @@ def started(folder: Path, command: tuple[str, ...]) -> subprocess.Popen[bytes]:
         (programs / name).chmod(0o755)
     script = folder / "job.sh"
     place = Place(str(script), str(folder / "%j.out"), str(folder / "%j.err"), str(folder))
-    request = JobRequest(command=command, name="demo", gpus=1, seconds=3600, modules=())
+    request = JobRequest(command=command, name="demo", gpus=1, seconds=3600, modules=(), retry_crash=retry_crash)
     script.write_text(render(prepare(request, find_target("jean-zay-a100")), place))
     path = f"{programs}:{os.environ['PATH']}"
     return subprocess.Popen(
@@ -108,3 +108,18 @@ def test_a_command_that_is_done_is_not_interrupted(tmp_path: Path, number: signa
         time.sleep(0.1)
     (tmp_path / "go").touch()
     assert job.wait(200) == 0
+
+
+@pytest.mark.parametrize(("reason", "goes_on"), [("TimeLimit", True), ("None", False)])
+def test_a_job_whose_time_ended_while_it_saved_goes_on_and_a_cancelled_one_does_not(
+    tmp_path: Path, reason: str, goes_on: bool
+):
+    (tmp_path / "answer").write_text(f"JobId=7 JobState=COMPLETING Reason={reason} Dependency=(null)\n")
+    assert started(tmp_path, ("bash", "-c", "exit 85")).wait(200) == 85
+    assert ("requeue" in (tmp_path / "asked").read_text().split()) is goes_on
+
+
+def test_a_crash_when_the_time_is_over_is_not_tried_again(tmp_path: Path):
+    (tmp_path / "answer").write_text("JobId=7 JobState=COMPLETING Reason=TimeLimit Dependency=(null)\n")
+    assert started(tmp_path, ("bash", "-c", "exit 1"), retry_crash=2).wait(200) == 1
+    assert "requeue" not in (tmp_path / "asked").read_text().split()

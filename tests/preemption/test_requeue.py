@@ -71,6 +71,14 @@ def test_it_is_asked_for_as_long_as_the_job_may_run(slurm: Slurm, monkeypatch: p
     assert slurm.pauses_s == [5, 10, 20, 40]
 
 
+def test_a_job_whose_time_ended_while_it_saved_goes_on(slurm: Slurm):
+    ends = "0 JobState=COMPLETING Reason=TimeLimit Dependency=(null)"
+    slurm.answers(ends, TAKEN, ends)
+    assert requeue() == "job 17 is requeued (restart 1 of at most 10)"
+    slurm.answers("0 JobState=COMPLETING Reason=None Dependency=(null)")
+    assert requeue() == "not requeued: the job is COMPLETING"
+
+
 def test_a_refusal_is_no_silence(slurm: Slurm):
     refused = "1 Requested operation is presently disabled"
     slurm.answers(RUNS, refused, RUNS, refused, RUNS, refused)

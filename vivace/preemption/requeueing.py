@@ -18,7 +18,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
 _REFUSALS = 3
 _SCONTROL_S = 60.0
 _GOES_ON = ("RUNNING", "TIMEOUT", "PREEMPTED")  # a job in any other state was ended by someone who meant it
-_REQUEUED = ("PENDING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RUNNING")
+_REQUEUED = ("PENDING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "SPECIAL_EXIT", "CONFIGURING", "RUNNING", "TIMEOUT")
+_TIME_IS_OVER = "COMPLETING Reason=TimeLimit"  # what Slurm calls TIMEOUT once its last process has ended
 _FORGOTTEN = "Invalid job id"
 
 
@@ -80,7 +81,8 @@ def _state(job: str, until: float) -> tuple[str | None, str]:
     while True:
         text, failure = _scontrol("--oneliner", "show", "job", job)
         if marker in text:  # the last one: a job's name comes earlier in the line, and may hold anything
-            return text.rsplit(marker, 1)[1].split()[0], ""
+            state = text.rsplit(marker, 1)[1]
+            return "TIMEOUT" if state.startswith(_TIME_IS_OVER) else state.split()[0], ""
         if _FORGOTTEN in failure:
             return "unknown to Slurm", ""
         if time.time() + pause > until:

@@ -86,11 +86,14 @@ ask_state() {  # while Slurm's controller is down, asks again with longer pauses
         pause=$((pause < 40 ? 2 * pause : 60))
     done
     state=$(sed -n 's/.*JobState=\([A-Z_]*\).*/\1/p' <<<"$answer")
+    reason=$(sed -n 's/.*JobState=COMPLETING Reason=\([A-Za-z]*\).*/\1/p' <<<"$answer")
 }
 
+may_be=RUNNING
 job_goes_on() {  # a job that someone cancelled is not to start again
     ask_state
-    [ "$state" = RUNNING ] || { echo "vivace: not requeued, the job is ${state:-unknown to Slurm}" >&2; return 1; }
+    [ "$reason" != TimeLimit ] || state=TIMEOUT  # as Slurm calls it once its last process has ended
+    [[ $state =~ ^($may_be)$ ]] || { echo "vivace: not requeued, the job is ${state:-unknown to Slurm}" >&2; return 1; }
 }
 
 start_again() {
@@ -115,6 +118,7 @@ start_again() {
 # The ranks were told to stop, saved, and ask to go on later. torchrun makes another code of their 85.
 if [ "$code" -eq 85 ] || [ "$(rank_0_says)" = saved ]; then
     code=85
+    may_be="RUNNING|TIMEOUT|PREEMPTED"  # while they saved, or Slurm was silent, its time may have ended
     date +%FT%T >>"$vivace_files.saved"
     job_goes_on && start_again
 # It was told to stop and had not yet begun to listen: it saved before, or has just begun to run. 138: SIGUSR1 ended it;
