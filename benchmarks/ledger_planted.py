@@ -79,7 +79,8 @@ def row(plant: str, folder: Path) -> dict[str, object]:
     assert ledger is not None
     own = [line for line in seen.lines if line.file == str(JOB)]
     where = planted_line(plant)
-    truth = sum(marks[-seen.steps :]) / len(marks[-seen.steps :])
+    sampled = marks[: len(marks) - seen.traced_steps][-seen.steps :] if plant != "transform" else marks
+    truth = sum(sampled) / len(sampled)
     ranged = [line for line in own if line.first_line <= where <= line.line]
     if plant == "transform":
         assert seen.workers is not None

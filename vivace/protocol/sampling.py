@@ -43,6 +43,8 @@ class SeenLine:
     no_core_ms: float = 0.0
     """The part of that in which it could have run and had no core."""
     samples: float = 0.0
+    late: bool = False
+    """Most of it was charged by samples that something had kept waiting: operators before the line may have."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class SeenSampling:
     gc_runs: float = 0.0
     validation_ms: float = 0.0
     samples: int = 0
+    traced_steps: int = 0
+    """After those, in which lines were traced to correct what samples cannot tell apart."""
     operators_seen: bool = False
     """Whether ``work`` is known: a profiler ran beside a sampler in other steps."""
     lines: list[SeenLine] = field(default_factory=list)

@@ -188,8 +188,9 @@ class Session:
         if not course.window.is_whole:
             self._write(Status.PARTIAL, why)
             return
-        if course.stage is course.lines and course.lines.steps:
+        if course.stage in (course.lines, course.second_look) and course.lines.steps:
             course.lines.close()
+            course.second_look.close()
             self._write(Status.COMPLETE, None)
             return
         if course.stage is course.tail:

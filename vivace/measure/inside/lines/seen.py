@@ -180,6 +180,7 @@ def _place(stack: Stack, late: bool) -> dict[str, Any]:
         "leaf": library_name(stack.leaf) if stack.leaf is not code else "",
         "leaf_in_torch": is_torch(stack.leaf.co_filename),
         "ours": stack.ours,
+        "late": late,
     }
     if code is None:
         return beneath

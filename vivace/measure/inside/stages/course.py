@@ -10,6 +10,7 @@ from vivace.measure.inside.stages.gradient_norms import GradientNorms
 from vivace.measure.inside.stages.late_flops import LateFlops
 from vivace.measure.inside.stages.line_sampling import LineSampling
 from vivace.measure.inside.stages.profiler import Profiler
+from vivace.measure.inside.stages.second_look import SecondLook
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.stages.sync_points import SyncPoints
 from vivace.measure.inside.stages.timed_window import TimedWindow
@@ -33,6 +34,7 @@ class Course:
         self.profiler = Profiler(training)
         self.syncs = SyncPoints(training)
         self.lines = LineSampling(training, self.profiler)
+        self.second_look = SecondLook(training, self.lines)
         self.late_flops = LateFlops(training, self.counted, save)
         self.order: tuple[Stage, ...] = (
             self.warm_up,  # until the loop runs at its lasting speed; FLOPs are counted in one step of it
@@ -43,6 +45,7 @@ class Course:
             self.syncs,
             self.late_flops,  # late, because a compiled model may not fit uncompiled
             self.lines,  # last, because it may go on until the script ends
+            self.second_look,
         )
         self._place = -1
         self._restarts = 0
