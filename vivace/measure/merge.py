@@ -11,6 +11,7 @@ from vivace.hardware.specs import peak_tflops
 from vivace.measure.all_ranks import host_series, mean_series, waiting_for_ranks_ms
 from vivace.measure.contradictions import contradictions
 from vivace.measure.inside.steps.timeline import PHASES
+from vivace.measure.ledger.gpu import gpu_ledger
 from vivace.measure.ledger.making import host_ledger
 from vivace.measure.ledger.scaling import Timed
 from vivace.measure.one_offs import without_one_offs
@@ -135,7 +136,7 @@ def merge(
         ready_at_end=first.supply.ready_at_end,
         workers_busy=first.supply.workers_busy,
         ranks=tuple(_rank(p) for p in payloads if p.series.step),
-        ledger=_ledger(payloads, series),
+        ledger=_ledger(payloads, series, profile, flops if not contradicted else None),
         devices=tuple(device.name for p in payloads for device in p.devices),
         origin=_origin(first, command, environment, folder, started_at),
         machine=machine,
@@ -177,14 +178,27 @@ def _why_no_throughput(
     return (f"no throughput of the whole job, and energy and memory are those of {there} only{rate}",)
 
 
-def _ledger(payloads: Sequence[Payload], series: Series) -> Ledger | None:
+def _ledger(payloads: Sequence[Payload], series: Series, profile: Profile | None, flops: Flops | None) -> Ledger | None:
     """Of the first rank's lines, and the mean step of all."""
-    seen = payloads[0].sampling
-    if seen is None or not series.step or payloads[0].clock is not Clock.HOST:
+    first = payloads[0]
+    if not series.step:
         return None
     phases = {phase: sum(values) / len(values) for phase, values in series.phases.items() if values}
     step_ms = sum(series.step) / len(series.step)
-    return host_ledger(Timed(step_ms, phases, payloads[0].no_core_ms, waiting_for_ranks_ms(payloads)), seen)
+    timed = Timed(step_ms, phases, first.no_core_ms, waiting_for_ranks_ms(payloads))
+    if first.clock is Clock.GPU:
+        if first.sampling is None or profile is None:
+            return None
+        return gpu_ledger(timed, profile, _limit_ms(first, flops), first.sampling)
+    return host_ledger(timed, first.sampling) if first.sampling is not None else None
+
+
+def _limit_ms(payload: Payload, flops: Flops | None) -> float | None:
+    """What the counted products take at the dense peak of the arithmetic that they ran in."""
+    peaks = _peaks(payload, flops)
+    if flops is None or not peaks or not all(peaks.get(kind) for kind in flops.by_type):
+        return None
+    return sum(count / (peaks[kind] or 1.0) / 1e9 for kind, count in flops.by_type.items())
 
 
 def _flops(payload: Payload) -> Flops | None:

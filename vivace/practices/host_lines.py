@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vivace.practices.engine.practice import Found, Practice, Saved, never_found
+from vivace.practices.engine.pricing import on_gpu
 
 if TYPE_CHECKING:
     from vivace.practices.engine.practice import Evidence
@@ -23,7 +24,7 @@ def find_all(m: Measurement) -> tuple[Found, ...]:
         return ()
     smallest = _SMALLEST_SHARE * m.ledger.step_ms
     rows = [row for row in m.ledger.rows if row.cause in _CAUSES and row.ms >= smallest and _has_a_name(row)]
-    return tuple(_found(row, m.ledger.step_ms) for row in rows[:_MOST])
+    return tuple(_found(row, m.ledger.step_ms, on_gpu(m)) for row in rows[:_MOST])
 
 
 def _has_a_name(row: Row) -> bool:
@@ -31,30 +32,30 @@ def _has_a_name(row: Row) -> bool:
     return row.where is not None or row.cause == "gc"
 
 
-def _found(row: Row, step_ms: float) -> Found:
+def _found(row: Row, step_ms: float, gpu_is_idle: bool) -> Found:
     evidence: Evidence = {
         "ms_per_step": round(row.ms, 3), "waiting_ms": round(row.waiting_ms, 3), "share": round(row.ms / step_ms, 4),
         "cause": str(row.cause), "via": row.via or None,
     }  # fmt: skip
     return Found(
         exposed_ms=row.ms,
+        idle_ms=row.ms if gpu_is_idle else 0.0,
         likely=Saved(row.ms, _LEAST_SAVED * row.ms, row.ms),
         evidence=evidence,
         title=_TITLES.get(row.cause),
-        says=_says(row, step_ms),
+        says=_says(row, step_ms, "the GPU waits" if gpu_is_idle else "the loop waits"),
         where=(row.where.file, row.where.line) if row.where is not None else None,
         by_hand=row.to_do,
     )
 
 
-def _says(row: Row, step_ms: float) -> str:
+def _says(row: Row, step_ms: float, who_waits: str) -> str:
     took = f"{row.ms:.1f} of {step_ms:.1f} ms per step"
     if row.where is None:
         return f"the garbage collector runs for {took}"
     range_ = f" (or one of the lines from {row.where.first_line} on)" if row.where.first_line < row.where.line else ""
     via = f", in {row.via}" if row.via else ""
-    does = "waits" if row.waiting_ms > 0.5 * row.ms else "works"
-    return f"the loop {does} for {took} in `{row.where.code}`{range_}{via}"
+    return f"{who_waits} for {took} while the host is in `{row.where.code}`{range_}{via}"
 
 
 PRACTICE = Practice(

@@ -89,5 +89,7 @@ class SeenSampling:
     operators_seen: bool = False
     """Whether ``work`` is known: a profiler ran beside a sampler in other steps."""
     lines: list[SeenLine] = field(default_factory=list)
+    idle: list[SeenLine] = field(default_factory=list)
+    """On a GPU, of the profiled steps: where the host was while the GPU had nothing to do. ``work``: whose fault."""
     others: list[SeenThread] = field(default_factory=list)
     workers: SeenWorkers | None = None

@@ -35,6 +35,8 @@ class Cause(StrEnum):
     EXCHANGE = "exchange"
     COPIES = "copies"
     ALLOCATOR = "allocator"
+    LATENCY = "latency"
+    """On a GPU: a kernel that was launched in time, and had not begun."""
     GC = "gc"
     """Runs of the garbage collector that nobody asked for."""
     NO_CORE = "no core"
@@ -58,6 +60,7 @@ CAUSES: dict[Cause, str] = {
     Cause.EXCHANGE: "exchange between ranks",
     Cause.COPIES: "copies",
     Cause.ALLOCATOR: "memory allocator",
+    Cause.LATENCY: "the GPU's own gaps",
     Cause.GC: "garbage collection",
     Cause.NO_CORE: "no core was free",
     Cause.OWN: "vivace itself",

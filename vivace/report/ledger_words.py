@@ -16,6 +16,7 @@ GROUPS: tuple[tuple[str, str, tuple[Cause, ...]], ...] = (
     ("waiting for data", "magenta", (Cause.DATA,)),
     ("for ranks", "yellow", (Cause.RANKS, Cause.EXCHANGE)),
     ("copies", "magenta", (Cause.COPIES,)),
+    ("the GPU's own gaps", "bright_black", (Cause.LATENCY,)),
     ("memory", "yellow", (Cause.GC, Cause.ALLOCATOR)),
     ("without a core", "bright_red", (Cause.NO_CORE,)),
     ("vivace itself", "bright_black", (Cause.OWN,)),

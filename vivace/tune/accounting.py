@@ -14,6 +14,7 @@ from vivace.practices.engine.registry import get_practice
 from vivace.records.finding import Finding, Unexplained
 from vivace.records.measurement import Measurement
 from vivace.records.waits import waits_in_words
+from vivace.tune.diagnosis import idle_together
 from vivace.tune.probing import Cause
 
 __all__ = ["UNEXPLAINED_SHARE", "unexplained_time"]
@@ -55,8 +56,7 @@ def _explained_data(findings: Sequence[Finding], shapes_vary: bool) -> float:
 
 
 def _explained_idle(findings: Sequence[Finding]) -> float:
-    """Idle time is won once, whoever wins it."""
-    return max((f.idle_ms for f in findings), default=0.0)
+    return idle_together([(finding, finding.idle_ms) for finding in findings])
 
 
 def _explained_communication(findings: Sequence[Finding]) -> float:

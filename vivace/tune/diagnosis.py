@@ -17,8 +17,8 @@ from vivace.records.finding import Finding, Place, Risk, unknown_likely
 from vivace.records.measurement import Measurement
 
 __all__ = [
-    "SMALLEST_WORTH", "by_likely", "diagnose", "is_recommended", "likely_of", "likely_together", "makes_room",
-    "together", "worth_alone", "worth_of",
+    "SMALLEST_WORTH", "by_likely", "diagnose", "idle_together", "is_recommended", "likely_of", "likely_together",
+    "makes_room", "together", "worth_alone", "worth_of",
 ]  # fmt: skip
 
 SMALLEST_WORTH = 1.02  # less is noise on most machines
@@ -148,7 +148,7 @@ def _saved_together(saved_ms: Sequence[tuple[Finding, float, float]], measuremen
     ledger share no time with each other, nor with the rest."""
     parts = _parts(measurement)
     saved_ms = [_by_part(finding, idle, rest, parts) for finding, idle, rest in saved_ms]
-    saved = min(parts["idle"], max(idle for _, idle, _ in saved_ms))
+    saved = min(parts["idle"], idle_together([(finding, idle) for finding, idle, _ in saved_ms]))
     saved += min(parts["lines"], sum(rest for finding, _, rest in saved_ms if _part_of(finding) == "lines"))
     chosen = _without_lesser_types([finding for finding, _, _ in saved_ms])
     for part in ("waiting", "computing"):
@@ -158,6 +158,12 @@ def _saved_together(saved_ms: Sequence[tuple[Finding, float, float]], measuremen
                 left *= 1 - min(1.0, rest / parts[part])
         saved += parts[part] * (1 - left)
     return saved
+
+
+def idle_together(idle_ms: Sequence[tuple[Finding, float]]) -> float:
+    """Idle time is won once, whoever wins it; lines of the ledger have a part of it each."""
+    lines = sum(ms for finding, ms in idle_ms if _part_of(finding) == "lines")
+    return max((lines, *(ms for finding, ms in idle_ms if _part_of(finding) != "lines")))
 
 
 def _by_part(finding: Finding, idle: float, rest: float, parts: dict[str, float]) -> tuple[Finding, float, float]:

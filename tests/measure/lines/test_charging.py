@@ -56,6 +56,19 @@ def test_waiting_is_what_the_thread_did_not_compute_and_no_core_only_where_it_di
     assert a.no_core_ns == 0
 
 
+def test_between_a_line_that_waits_and_one_that_computes_the_processors_clock_decides():
+    """A computes until 1400; B sleeps until 3700; A computes again. Samples at 1000, 2000, 3000 and 4000."""
+    samples = [
+        sample(1000, CODE_A, took=0, cpu=1000),
+        sample(2000, CODE_B, took=0, cpu=1400, blocked=1),
+        sample(3000, CODE_B, took=0, cpu=1400, blocked=2),
+        sample(4000, CODE_A, took=0, cpu=1700, blocked=2),
+    ]
+    charges = charge(samples, [], 0, PERIOD, [])
+    assert charges.lines[stack(CODE_A), ""].ns == 1400 + 300
+    assert (charges.lines[stack(CODE_B), ""].ns, charges.lines[stack(CODE_B), ""].waiting_ns) == (2300, 2300)
+
+
 def test_time_inside_operators_is_told_by_family():
     operators = [(1500, 2500, "matrix multiplication"), (3000, 3100, "elementwise"), (5900, 7000, "copies")]
     charges = charge([sample(1000, CODE_A), sample(6000, CODE_B)], [], 0, PERIOD, [], operators)

@@ -4,51 +4,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
-from vivace.measure.ledger.causes import LAUNCHES, beneath, by_line, cause_of, data_to_do, to_do
+from vivace.measure.ledger.causes import LAUNCHES, beneath, by_line, cause_of, data_to_do
+from vivace.measure.ledger.rows import Sum, Sums, place_of, rows_of
 from vivace.measure.ledger.scaling import VALIDATION, Timed, scaled
 from vivace.protocol.sampling import SeenLine, SeenSampling, SeenWorkers
-from vivace.records.ledger import CAUSES, Cause, Ledger, Line, OtherThread, Place, Row, Sampling, Workers
+from vivace.records.ledger import CAUSES, Cause, Ledger, Line, OtherThread, Row, Sampling, Workers
 from vivace.records.privacy import safe_text
 
 __all__ = ["host_ledger"]
 
-_OF_ITS_OWN = 0.01  # of the step: a line with less joins the others
-_BY_LINE = (Cause.HOST, Cause.LOGGING, Cause.SAVING, Cause.DATA)
 _LINES = 100
 _OFTEN = 0.05  # of the looks
-
-
-@dataclass
-class _Sum:
-    ms: float = 0.0
-    waiting_ms: float = 0.0
-    vias: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    place: Place | None = None
-
-    def add(self, line: SeenLine) -> None:
-        self.ms += line.ms
-        self.waiting_ms += line.waiting_ms
-        self.vias[line.via] += line.ms
-        if self.place is None and line.file:
-            self.place = _place(line)
-
-    @property
-    def via(self) -> str:
-        return max(self.vias, key=lambda name: self.vias[name], default="")
 
 
 def host_ledger(timed: Timed, seen: SeenSampling) -> Ledger:
     every = scaled(timed, seen)
     launching = _launching(every.lines)
-    sums: dict[tuple[Cause, object], _Sum] = defaultdict(_Sum)
+    sums = Sums()
     for line in every.lines:
-        cause = cause_of(line, (line.file, line.line) in launching, seen.operators_seen)
-        sums[cause, _key(cause, line)].add(line)
-    sums[Cause.NO_CORE, ""].add(SeenLine(ms=every.no_core_ms, waiting_ms=every.no_core_ms))
-    sums[Cause.GC, ""].add(SeenLine(ms=every.gc_ms))
-    rows = [_with_workers(row, seen.workers) for row in _rows(sums, timed.step_ms)]
+        sums.add(cause_of(line, (line.file, line.line) in launching, seen.operators_seen), line)
+    sums.add(Cause.NO_CORE, SeenLine(ms=every.no_core_ms, waiting_ms=every.no_core_ms))
+    sums.add(Cause.GC, SeenLine(ms=every.gc_ms))
+    rows = [_with_workers(row, seen.workers) for row in rows_of(sums, timed.step_ms)]
     rows = _split_exchange(rows, timed.waiting_for_ranks_ms)
     left = timed.step_ms - sum(row.ms for row in rows)
     return Ledger(
@@ -74,37 +52,6 @@ def _launching(lines: Iterable[SeenLine]) -> set[tuple[str, int]]:
     return {place for place, ms in total.items() if inside[place] > LAUNCHES * ms}
 
 
-def _key(cause: Cause, line: SeenLine) -> object:
-    if cause is Cause.OPERATORS:
-        return "optimizer" if line.phase == "optimizer" else line.work or "not profiled"
-    return (line.file, line.first_line, line.line) if cause in _BY_LINE else ""
-
-
-def _rows(sums: dict[tuple[Cause, object], _Sum], step_ms: float) -> list[Row]:
-    rows = []
-    small: dict[Cause, _Sum] = defaultdict(_Sum)
-    for (cause, key), one in sums.items():
-        if one.ms <= 0:
-            continue
-        if cause in _BY_LINE and one.ms < _OF_ITS_OWN * step_ms:
-            small[cause].ms += one.ms
-            small[cause].waiting_ms += one.waiting_ms
-            continue
-        name = str(key) if cause is Cause.OPERATORS else CAUSES[cause]
-        where = one.place if cause in _BY_LINE else None
-        rows.append(_row(cause, name, one, where))
-    rows += [_row(cause, f"{CAUSES[cause]}, each below 1 %", one, None) for cause, one in small.items()]
-    return rows
-
-
-def _row(cause: Cause, name: str, one: _Sum, where: Place | None) -> Row:
-    waiting = min(one.ms, one.waiting_ms)
-    return Row(
-        cause=cause, name=name, ms=one.ms, waiting_ms=waiting, where=where, via=one.via if where else "",
-        to_do=to_do(cause, one.ms, waiting),
-    )  # fmt: skip
-
-
 def _split_exchange(rows: Sequence[Row], waiting_ms: float | None) -> list[Row]:
     """Skew apart from transfer: what a rank waits for slower ones, measured over all ranks."""
     if not waiting_ms:
@@ -128,7 +75,7 @@ def _outside(seen: SeenSampling) -> tuple[Row, ...]:
 
 def _lines(lines: Iterable[SeenLine], launching: set[tuple[str, int]], operators_seen: bool) -> tuple[Line, ...]:
     """By the line of the user's own code; times inside library calls beneath it are its own."""
-    sums: dict[tuple[str, int, int], _Sum] = defaultdict(_Sum)
+    sums: dict[tuple[str, int, int], Sum] = defaultdict(Sum)
     causes: dict[tuple[str, int, int], dict[Cause, float]] = defaultdict(lambda: defaultdict(float))
     first: dict[tuple[str, int, int], SeenLine] = {}
     for line in lines:
@@ -141,7 +88,7 @@ def _lines(lines: Iterable[SeenLine], launching: set[tuple[str, int]], operators
     ranked = sorted(sums, key=lambda key: -sums[key].ms)[:_LINES]
     return tuple(
         Line(
-            **_place(first[key]).model_dump(),
+            **place_of(first[key]).model_dump(),
             function=first[key].function,
             ms=sums[key].ms,
             by_cause_ms=dict(sorted(causes[key].items(), key=lambda item: -item[1])),
@@ -164,7 +111,7 @@ def _workers(seen: SeenWorkers | None) -> Workers | None:
     lines = tuple(
         Row(
             cause=Cause.DATA, name=line.function or beneath(line), ms=line.ms, waiting_ms=line.waiting_ms,
-            where=_place(line) if line.file else None, via=line.via,
+            where=place_of(line) if line.file else None, via=line.via,
         )
         for line in by_line(seen.lines)
     )  # fmt: skip
@@ -177,10 +124,6 @@ def _threads(seen: SeenSampling) -> tuple[OtherThread, ...]:
         for one in seen.others
         if one.share >= _OFTEN
     )
-
-
-def _place(line: SeenLine) -> Place:
-    return Place(file=line.file, line=line.line, first_line=line.first_line, code=safe_text(line.code))
 
 
 def _sampling(seen: SeenSampling) -> Sampling:

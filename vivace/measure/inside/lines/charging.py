@@ -2,8 +2,8 @@
 
 All of the time since the sample before goes to the line of this one. Python looks for signals right after a call, so a
 sample that comes late lands on the line that kept it waiting. Counting samples, or charging the line before, puts half
-of the time on innocent lines. Runs of the garbage collector that nobody asked for are taken out of the line that
-they happened to interrupt.
+of the time on innocent lines. Only between a line that waits and one that computes, the processor's clock tells them
+apart. Runs of the garbage collector that nobody asked for are taken out of the line that they happened to interrupt.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class Charges:
     gc_runs: int = 0
     own_ns: int = 0
 
+    def of(self, stack: Stack, phase: str) -> Charged:
+        return self.lines.setdefault((stack, phase), Charged())
+
 
 def charge(
     samples: Sequence[Sample],
@@ -53,43 +56,66 @@ def charge(
 ) -> Charges:
     charges = Charges(own_ns=sum(sample.ended_ns - sample.began_ns for sample in samples))
     unasked = [(c.began_ns, c.ended_ns) for c in collections if not asks_for_a_collection(c.code, c.at)]
-    previous: Sample | None = None
-    inside = _Walk(operators)
-    during = _Walk(phases)
-    collecting = _Walk([(start, stop, "") for start, stop in unasked])
-    for sample in samples:
+    charges.gc_runs = len(unasked)
+    inside, during = _Segments(operators), _Segments(phases)
+    collecting = _Segments([(start, stop, "") for start, stop in unasked])
+    before: _Gap | None = None
+    for previous, sample in zip([None, *samples], samples):
         start, stop = previous.ended_ns if previous is not None else began_ns, sample.began_ns
-        computed = sample.cpu_ns - previous.cpu_ns if previous is not None else stop - start
-        no_core = _no_core_ns(previous, sample)
-        previous = sample
         if stop <= start:
             continue
         collected = sum(collecting.within(start, stop).values())
         charges.gc_ns += collected
-        one = charges.lines.setdefault((sample.stack, during.at(stop)), Charged())
-        ns = stop - start - collected
-        one.ns += ns
-        one.waiting_ns += min(ns, max(0, stop - start - computed))
-        one.no_core_ns += min(ns, max(0, no_core))
-        one.late_ns += ns if stop - start > LATE * period_ns else 0
-        one.samples += 1
-        for family, spent in inside.within(start, stop).items():
-            one.by_work[family] = one.by_work.get(family, 0) + min(ns, spent)
-    charges.gc_runs = len(unasked)
+        gap = _gap(previous, sample, stop - start - collected, charges.of(sample.stack, during.at(stop)))
+        _charge(gap, before, inside.within(start, stop), late=stop - start > LATE * period_ns)
+        before = gap
     return charges
 
 
-def _no_core_ns(before: Sample | None, now: Sample) -> int:
-    """Nothing where the thread gave up its core by itself: a signal wakes a sleeping thread, which then waits for a
-    core in the middle of its sleep."""
-    if before is None or now.blocked != before.blocked:
-        return 0
-    return now.no_core_ns - before.no_core_ns
+@dataclass(frozen=True)
+class _Gap:
+    """The time since the sample before. ``waits``: the thread gave up its core, and waited for longer than it computed;
+    a sleep or a lock, in which it computes nothing."""
+
+    stack: Stack
+    line: Charged
+    ns: int
+    computed_ns: int
+    no_core_ns: int
+    waits: bool
 
 
-class _Walk:
-    """Asked for later and later times."""
+def _gap(before: Sample | None, now: Sample, ns: int, line: Charged) -> _Gap:
+    if before is None:
+        return _Gap(now.stack, line, ns, ns, 0, waits=False)
+    computed = min(ns, max(0, now.cpu_ns - before.cpu_ns))
+    no_core = min(ns, max(0, now.no_core_ns - before.no_core_ns))
+    blocked = now.blocked != before.blocked
+    waits = blocked and ns - computed - no_core > computed
+    # A signal wakes a sleeping thread, which then waits for a core in the middle of its sleep: that is the sleep's.
+    return _Gap(now.stack, line, ns, computed, 0 if blocked else no_core, waits)
 
+
+def _charge(gap: _Gap, before: _Gap | None, by_work: dict[str, int], late: bool) -> None:
+    """All of it to this line; but where one of two lines waits and the other computes, to each what it does."""
+    ns, waiting = gap.ns, gap.ns - gap.computed_ns
+    working = gap.line
+    if before is not None and before.waits != gap.waits and before.stack is not gap.stack:
+        moved = gap.computed_ns if gap.waits else max(0, waiting - gap.no_core_ns)
+        before.line.ns += moved
+        before.line.waiting_ns += 0 if gap.waits else moved
+        ns, waiting = ns - moved, waiting - (0 if gap.waits else moved)
+        working = before.line if gap.waits else gap.line
+    gap.line.ns += ns
+    gap.line.waiting_ns += waiting
+    gap.line.no_core_ns += min(ns, gap.no_core_ns)
+    gap.line.late_ns += ns if late else 0
+    gap.line.samples += 1
+    for family, spent in by_work.items():
+        working.by_work[family] = working.by_work.get(family, 0) + min(gap.ns, spent)
+
+
+class _Segments:
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.segments = segments
         self.starts = [segment[0] for segment in segments]

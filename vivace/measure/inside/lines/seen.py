@@ -21,7 +21,7 @@ from vivace.measure.inside.steps.recorder import Recorder, host_marks
 from vivace.measure.inside.steps.timeline import VALIDATION, split
 from vivace.protocol.sampling import SeenLine, SeenSampling, SeenThread, SeenWorkers
 
-__all__ = ["WorkShares", "describe", "lines_of", "phases_since", "work_shares"]
+__all__ = ["WorkShares", "describe", "idle_lines", "lines_of", "phases_since", "work_shares"]
 
 _FEWEST = 5  # samples of a line: with fewer, its phase tells
 _MOST_LINES = 400
@@ -80,6 +80,7 @@ def describe(
     steps: int,
     shares: WorkShares | None,
     workers: SeenWorkers | None = None,
+    idle: Sequence[SeenLine] = (),
 ) -> SeenSampling:
     """``phases``: of the steps that were sampled."""
     charges = charge(sampler.samples, sampler.collections, sampler.began_ns, sampler.period_ns, phases)
@@ -99,8 +100,22 @@ def describe(
         operators_seen=shares is not None,
         others=_others(sampler),
         workers=workers,
+        idle=list(idle),
         lines=sorted(lines, key=lambda line: -line.ms)[:_MOST_LINES],
     )
+
+
+def idle_lines(sampler: LineSampler, phases: Sequence[Segment], gaps: Sequence[Segment], steps: int) -> list[SeenLine]:
+    """By line, phase and whose fault: how long the GPU had nothing to do while the host was there, per step."""
+    charges = charge(sampler.samples, sampler.collections, sampler.began_ns, sampler.period_ns, phases, gaps)
+    found = []
+    for (stack, phase), one in charges.lines.items():
+        place = _place(stack, late=False)
+        found += [
+            SeenLine(**place, phase=phase or "other", work=whose, ms=ns / 1e6 / steps)
+            for whose, ns in one.by_work.items()
+        ]
+    return sorted(found, key=lambda line: -line.ms)[:_MOST_LINES]
 
 
 def lines_of(charges: Charges, steps: int, shares: WorkShares | None) -> list[SeenLine]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from vivace.measure.inside.lines.charging import Segment
 from vivace.measure.inside.lines.operators import Event, segments_of
+from vivace.measure.inside.profiling.host_gaps import host_gaps
 from vivace.measure.inside.profiling.idle import Interval, idle_during, length, overlap, phases_of, union
 from vivace.measure.inside.profiling.kernel_names import CPU_ROLES, FAMILIES, ROLES
 from vivace.measure.inside.profiling.widths import products_ms
@@ -39,6 +40,7 @@ class ProfileWindow:
         import torch.profiler as profiler
 
         self.on_gpu = on_gpu
+        self._gaps: list[Segment] = []
         activity = profiler.ProfilerActivity.CUDA if on_gpu else profiler.ProfilerActivity.CPU
         self._profile = profiler.profile(activities=[activity])
 
@@ -82,7 +84,18 @@ class ProfileWindow:
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(path)
+        self._gaps = self._on_the_hosts_clock(trace)
         return analyse(trace["traceEvents"], steps, phases_of(in_trace_time(marks, trace, self._clocks_ns)))
+
+    def _on_the_hosts_clock(self, trace: dict[str, Any]) -> list[Segment]:
+        perf_ns, unix_ns = self._clocks_ns
+        shift_ns = perf_ns - unix_ns + int(trace.get("baseTimeNanoseconds", 0))
+        gaps = host_gaps(trace["traceEvents"])
+        return [(int(1e3 * gap.start) + shift_ns, int(1e3 * gap.stop) + shift_ns, gap.whose) for gap in gaps]
+
+    def gaps(self) -> list[Segment]:
+        """After ``finish``, on a GPU: when it had nothing to do, on the marks' clock, and whose fault that is."""
+        return self._gaps
 
     def _from_operators(self, steps: int) -> dict[str, Any]:
         operators = sorted(self._profile.key_averages(), key=lambda e: -e.self_cpu_time_total)

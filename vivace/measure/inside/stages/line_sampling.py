@@ -65,4 +65,5 @@ class LineSampling(Stage):
         workers = self.training.workers_lines.collect()
         if self.steps and sampler.samples:
             phases = phases_since(self.training.recorder, self._first_mark)
-            self.seen = describe(sampler, phases, self.steps, self.profiler.work_shares, workers)
+            shares, idle = self.profiler.work_shares, self.profiler.idle
+            self.seen = describe(sampler, phases, self.steps, shares, workers, idle)

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from vivace.measure.inside.lines.sampler import LineSampler
-from vivace.measure.inside.lines.seen import WorkShares, phases_since, work_shares
+from vivace.measure.inside.lines.seen import WorkShares, idle_lines, phases_since, work_shares
 from vivace.measure.inside.profiling.kernels import ProfileWindow
 from vivace.measure.inside.stages.stage import Stage
 from vivace.measure.inside.training import Training
+from vivace.protocol.sampling import SeenLine
 
 __all__ = ["Profiler"]
 
@@ -23,7 +24,8 @@ _MOST_WITH_LINES = 5  # … or so many times the steps
 
 
 class Profiler(Stage):
-    """``work_shares``: how lines divide into operators and the rest, where a sampler ran beside the profiler."""
+    """A sampler runs beside it. On a CPU it shows how lines divide into operators and the rest (``work_shares``), on a
+    GPU which lines the GPU waited for (``idle``)."""
 
     says = "profiling"
 
@@ -31,6 +33,7 @@ class Profiler(Stage):
         super().__init__(training)
         self.seen: dict[str, Any] | None = None
         self.work_shares: WorkShares | None = None
+        self.idle: list[SeenLine] = []
         self._window: ProfileWindow | None = None
         self._sampler: LineSampler | None = None
         self._first_mark = 0
@@ -53,7 +56,7 @@ class Profiler(Stage):
             self._window = ProfileWindow(on_gpu=self.training.on_gpu)
             self._window.begin()
             self._first_mark = len(self.training.recorder.marks)
-            if self.training.request.lines and not self.training.on_gpu:
+            if self.training.request.lines:
                 self._sampler = LineSampler()
                 self._sampler.begin()
             self._began_s = time.perf_counter()
@@ -73,7 +76,10 @@ class Profiler(Stage):
         self.seen = self._window.finish(self.steps, marks)
         if self._sampler is not None:
             phases = phases_since(self.training.recorder, self._first_mark - 1)
-            self.work_shares = work_shares(self._sampler, phases, self._window.operators())
+            if self.training.on_gpu:
+                self.idle = idle_lines(self._sampler, phases, self._window.gaps(), self.steps)
+            else:
+                self.work_shares = work_shares(self._sampler, phases, self._window.operators())
         return True
 
     def _wants_more(self) -> bool:
