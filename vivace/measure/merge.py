@@ -18,6 +18,7 @@ from vivace.measure.one_offs import without_one_offs
 from vivace.measure.ranks import missing_ranks, name_ranks, world_of
 from vivace.measure.statistics import spread
 from vivace.measure.steadiness import steps_vary
+from vivace.measure.trends import over_time
 from vivace.protocol.answers import PracticeAnswer
 from vivace.protocol.ending import Ending
 from vivace.protocol.payload import Clock, Payload, Series, Status
@@ -136,6 +137,7 @@ def merge(
         ready_at_end=first.supply.ready_at_end,
         workers_busy=first.supply.workers_busy,
         ranks=tuple(_rank(p) for p in payloads if p.series.step),
+        over_time=over_time(series.step, first.host_memory_series, first.gpu_memory_series, first.compiling),
         ledger=_ledger(payloads, series, profile, flops if not contradicted else None),
         devices=tuple(device.name for p in payloads for device in p.devices),
         origin=_origin(first, command, environment, folder, started_at),

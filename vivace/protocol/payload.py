@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 from vivace.protocol.codec import decode
 from vivace.protocol.ending import Ended
+from vivace.protocol.over_time import SeenCompiling, SeenMemorySeries
 from vivace.protocol.sampling import SeenSampling
 from vivace.protocol.text_enum import TextEnum
 from vivace.protocol.version import PROTOCOL, ProtocolError
@@ -205,6 +206,9 @@ class Payload:
     profile: Facts | None = None
     syncs: list[Facts] = field(default_factory=list)
     sampling: SeenSampling | None = None
+    host_memory_series: SeenMemorySeries | None = None
+    gpu_memory_series: SeenMemorySeries | None = None
+    compiling: SeenCompiling | None = None
     no_core_ms: float | None = None
     """Per timed step: how long the training's thread could have run and had no core. None: not told by the system."""
     loaders: list[Facts] = field(default_factory=list)

@@ -13,6 +13,7 @@ from vivace.records.first_steps import FirstSteps
 from vivace.records.ledger import Ledger
 from vivace.records.machine import Machine
 from vivace.records.older import Answer
+from vivace.records.over_time import OverTime
 from vivace.records.scale import SplitFacts
 from vivace.records.structure import Spot, Structure
 
@@ -334,6 +335,7 @@ class Measurement(Record):
     energy: Energy
     validation: Validation = Validation()
     profile: Profile | None = None
+    over_time: OverTime | None = Field(None, description="what changes over the steps; None: nothing")
     ledger: Ledger | None = Field(None, description="where every millisecond of a step went; None: not sampled")
     syncs: tuple[Sync, ...] = ()
     loaders: tuple[Loader, ...] = ()

@@ -95,7 +95,18 @@ def _step(record: Measurement, warn: bool) -> Markup | None:
     ]
     chart = bar(pieces, sum(means.values()))
     rows = [(phase, record.phases_ms[phase], means[phase] / record.step_ms.mean) for phase in phases]
-    return render("measurement_step", chart=chart, rows=rows, record=record, varies=_varies(record) if warn else "")
+    return render(
+        "measurement_step",
+        chart=chart,
+        rows=rows,
+        record=record,
+        varies=_varies(record) if warn else "",
+        changes=_changes(record),
+    )
+
+
+def _changes(record: Measurement) -> list[str]:
+    return record.over_time.sentences() if record.over_time is not None else []
 
 
 def _varies(record: Measurement) -> str:

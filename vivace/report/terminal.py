@@ -41,6 +41,8 @@ def measurement_view(record: Measurement, folder: str) -> RenderableType:
     parts.append(_figures(record))
     if record.syncs:
         parts.append(_syncs(record))
+    if record.over_time is not None:
+        parts += [Text(f"{text}.", style="yellow") for text in record.over_time.sentences()]
     parts += [Text(note, style="dim") for note in record.notes]
     if record.written_files is not None:
         parts.append(Text(f"{record.written_files.sentence()}; --in-copy leaves it as it is", style="yellow"))

@@ -19,6 +19,7 @@ from vivace.measure.inside.by_hand import ByHand
 from vivace.measure.inside.comparing import compile_cache
 from vivace.measure.inside.counting.ceiling import matmul_ceiling_tflops
 from vivace.measure.inside.counting.flops import FlopCount
+from vivace.measure.inside.facts.compiling import describe_compiling
 from vivace.measure.inside.facts.input_shapes import describe_input_shapes, elements_of
 from vivace.measure.inside.facts.memory import devices_in_use, memory_now
 from vivace.measure.inside.facts.provenance import describe_devices, describe_process
@@ -106,6 +107,9 @@ def _build(
         syncs=course.syncs.seen(),
         sampling=course.lines.seen,
         no_core_ms=window.no_core_ms,
+        host_memory_series=window.memory_series.host if window.memory_series else None,
+        gpu_memory_series=window.memory_series.gpu if window.memory_series else None,
+        compiling=describe_compiling(),
         devices=describe_devices(indices),
         process=describe_process(),
         written_at=time.time(),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from vivace.measure.inside.counting.flops import compiled_frames, something_was_compiled
 from vivace.measure.inside.facts.energy import EnergyMeter
+from vivace.measure.inside.facts.growth import MemorySeries
 from vivace.measure.inside.facts.memory import allocator_counts, allocator_use, devices_in_use, memory_now
 from vivace.measure.inside.facts.provenance import describe_devices
 from vivace.measure.inside.facts.supply import Moment
@@ -40,6 +41,7 @@ class TimedWindow(Stage):
         self._supply: tuple[Moment | None, Moment | None] = (None, None)
         self._allocator: tuple[dict[str, int] | None, dict[str, int] | None] = (None, None)
         self._frames_before = 0
+        self.memory_series: MemorySeries | None = None
         self.no_core_ms: float | None = None  # per step, of the training's thread
         self._scheduler: Scheduler | None = None
         self._no_core_before_ns = 0
@@ -66,6 +68,7 @@ class TimedWindow(Stage):
         self.warm_up.workers.watch(training.feed.worker_pids(), anew=True)
         self._allocator = (self._allocator_now(), None)
         self._frames_before = compiled_frames()
+        self.memory_series = MemorySeries(training.on_gpu, self.of)
         self._scheduler = Scheduler()
         self._no_core_before_ns = self._scheduler.waited_ns()
         self.seconds_before = time.perf_counter() - training.began_s
@@ -75,6 +78,8 @@ class TimedWindow(Stage):
         return True
 
     def step(self) -> bool:
+        if self.memory_series is not None:
+            self.memory_series.note(self.steps)
         if self.steps < self.of:
             return False
         training = self.training
@@ -87,6 +92,8 @@ class TimedWindow(Stage):
         self._allocator = (self._allocator[0], self._allocator_now())
         self.recompiled = compiled_frames() - self._frames_before
         self.memory = memory_now()
+        if self.memory_series is not None:
+            self.memory_series.close()
         if training.forwards is not None:
             training.forwards.settle_padding()
         return True
