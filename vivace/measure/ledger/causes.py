@@ -51,6 +51,8 @@ _COMPUTES = "Python works here in every step. Do it once before the loop, less o
 _TO_DO = {
     Cause.LOGGING: "Log every 50th step, or hand the values to a thread that writes them.",
     Cause.SAVING: "Save less often, or copy the state to the host and write it in a thread.",
+    Cause.DATA: "The loop makes its batches itself here. Give the DataLoader workers (num_workers), and make the line "
+    "cheaper or do it once beforehand.",
     Cause.GC: "Once the model and the data are made, call gc.collect() and gc.freeze(); or gc.disable(), and "
     "gc.collect() every few hundred steps.",
     Cause.NO_CORE: "Ask for fewer threads (OMP_NUM_THREADS, torch.set_num_threads) and workers, or for more cores.",

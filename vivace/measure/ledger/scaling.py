@@ -16,6 +16,7 @@ __all__ = ["EXACT", "Scaled", "Timed", "scaled"]
 EXACT = ("loader", "communication", "copy")
 VALIDATION = "validation"
 _MOST = 1.1
+_LEAST = 0.9  # the work of a step is the same: what a thread waits for a core cannot be most of it
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,13 @@ def scaled(timed: Timed, seen: SeenSampling) -> Scaled:
     exact = [line for phase in EXACT for line in _exact(timed.phases_ms.get(phase, 0.0), phase, inside)]
     rest = [line for line in inside if line.phase not in EXACT]
     rest_ms = max(0.0, timed.step_ms - sum(line.ms for line in exact))
-    no_core = _no_core_ms(timed, inside, rest, rest_ms)
+    told = _no_core_ms(timed, inside, rest, rest_ms)
     sampled = seen.step_ms - sum(line.ms for line in inside if line.phase in EXACT)
     if timed.no_core_ms is not None:
         rest = [_without_no_core(line) for line in rest]
         sampled -= sum(line.no_core_ms for line in inside if line.phase not in EXACT)
     sampled = max(sampled, sum(line.ms for line in rest) + seen.gc_ms)
+    no_core = min(told, max(0.0, rest_ms - _LEAST * sampled))
     factor = min(_MOST, (rest_ms - no_core) / sampled) if sampled > 0 else 0.0
     return Scaled(
         [*exact, *(_times(line, factor) for line in rest)],

@@ -47,11 +47,25 @@ def corrected(
         moves[place] = {one: moved * want / total for one, want in takers.items()} if total else {}
         for one, given in moves[place].items():
             missing[one] -= given
-    return [part for line in lines for part in _divided(line, charged, moves)]
+    phases = _phases(lines)
+    return [part for line in lines for part in _divided(line, charged, moves, phases)]
+
+
+def _phases(lines: Iterable[SeenLine]) -> dict[Place, str]:
+    """Where most of a line's own time was."""
+    most: dict[Place, SeenLine] = {}
+    for line in lines:
+        place = (line.file, line.line)
+        if place not in most or line.ms > most[place].ms:
+            most[place] = line
+    return {place: line.phase for place, line in most.items()}
 
 
 def _divided(
-    line: SeenLine, charged: Mapping[Place, float], moves: Mapping[Place, Mapping[Place, float]]
+    line: SeenLine,
+    charged: Mapping[Place, float],
+    moves: Mapping[Place, Mapping[Place, float]],
+    phases: Mapping[Place, str],
 ) -> list[SeenLine]:
     place = (line.file, line.line)
     given = moves.get(place, {})
@@ -59,7 +73,7 @@ def _divided(
         return [line]
     shares = {one: ms / charged[place] for one, ms in given.items()}
     kept = _part(replace(line, first_line=line.line), 1 - sum(shares.values()))
-    return [kept, *(_part(_at(line, one), share) for one, share in shares.items())]
+    return [kept, *(_part(_at(line, one, phases.get(one, line.phase)), share) for one, share in shares.items())]
 
 
 def _part(line: SeenLine, share: float) -> SeenLine:
@@ -69,11 +83,11 @@ def _part(line: SeenLine, share: float) -> SeenLine:
     )  # fmt: skip
 
 
-def _at(line: SeenLine, place: Place) -> SeenLine:
+def _at(line: SeenLine, place: Place, phase: str) -> SeenLine:
     """What the sampler saw beneath the wrong line says nothing about the right one."""
     file, number = place
     code = linecache.getline(file, number).strip()[:_CODE]
     return replace(
         line, file=file, line=number, first_line=number, code=code, via="", near="", leaf="", leaf_in_torch=False,
-        function="",
+        function="", phase=phase,
     )  # fmt: skip
