@@ -22,6 +22,7 @@ from vivace.errors import ExitCode, UserError
 from vivace.measure.measuring import Measured, Request
 from vivace.measure.peers import refuse_peers
 from vivace.records.finding import Findings
+from vivace.records.measurement import Measurement
 from vivace.report.findings_view import findings_view
 from vivace.report.ledger_view import lines_view
 from vivace.report.terminal import measurement_view
@@ -111,8 +112,8 @@ def check(
         out = make_console()
         out.print(measurement_view(checked.measured.measurement, str(checked.folder)))
         out.print(findings_view(checked.findings, checked.measured.measurement), crop=False)
-        if lines and checked.measured.measurement.ledger is not None:
-            out.print(lines_view(checked.measured.measurement.ledger))
+        if lines:
+            _print_lines(out, checked.measured.measurement)
     if checked.interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     if fail_over is not None and checked.findings.left > fail_over:
@@ -123,6 +124,13 @@ def check(
         console.print(f"[bold red]vivace:[/] {_TOO_FEW}", highlight=False)
         raise typer.Exit(ExitCode.NOT_ENOUGH)
     raise typer.Exit(checked.measured.outcome.exit_code)
+
+
+def _print_lines(out: Console, record: Measurement) -> None:
+    if record.ledger is None:
+        out.print("[yellow]no lines: the run ended before its stack was sampled[/]", highlight=False)
+    else:
+        out.print(lines_view(record.ledger))
 
 
 def _end_too_early(measured: Measured, console: Console, json: bool) -> NoReturn:
