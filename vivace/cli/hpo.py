@@ -102,6 +102,8 @@ def hpo(
 
         vivace hpo … --workers 16 --slurm '--gpus 4 --time 10h --account xyz' -- srun python train.py --lr {lr}
 
+        vivace hpo --param 'optim.lr=log(1e-3,1)' --metric 'max val_accuracy' cifar10 --set data.train=train.parquet
+
         vivace hpo --param lr=find --metric 'min val_loss' -- python train.py --lr {lr}
 
         vivace hpo --resume vivace-runs/train-001 --trials 400

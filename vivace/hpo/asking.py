@@ -23,6 +23,7 @@ from vivace.hpo.engine import check_sampler
 from vivace.hpo.ray_tune.cluster import check_ray
 from vivace.hpo.space import Choice, Real, Whole
 from vivace.hpo.template import Template
+from vivace.hpo.trained import check_settings, is_training, training_command
 from vivace.hpo.written import read_space, sought_in
 from vivace.race.metrics.reader import compiled_pattern
 from vivace.race.targets import Goal
@@ -117,6 +118,9 @@ def ask(
         raise UserError("what is to be optimised?", hint="--metric 'min val_loss', or 'max accuracy'")
     written = read_space(given.params, given.space, given.defaults, ranges)
     space = written.space
+    recipe = tuple(command) if is_training(command) else None
+    if recipe is not None:
+        command = training_command(recipe, space.names)
     Template.read(command, space.names)
     Template.read(given.metric_files, space.names, all_used=False)
     _check_program(command[0], cwd)
@@ -152,6 +156,8 @@ def ask(
         study=f"{name}-{secrets.token_hex(4)}" if given.storage is not None else name,
         trials=UNBOUNDED_TRIALS if given.budget is not None else _DEFAULT_TRIALS,
     )
+    if recipe is not None:
+        check_settings(asked, recipe)
     if given.sampler is SamplerName.GRID:
         asked = replace(asked, trials=space.grid_size)
     return _changed(asked, given, here)

@@ -21,7 +21,7 @@ OWN_NAMES = {
 }
 """What vivace itself can put into the command."""
 
-_HOLE = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|[{}]")
+_HOLE = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*(?:\.\w+)*)\}|[{}]")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import csv
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ __all__ = ["FIND", "KINDS", "Written", "read_defaults", "read_parameter", "read_
 KINDS = "log(1e-4,1), uniform(0,0.5), int(2,8), int(16,128,16), logint(1,1024), choice(adam,sgd)"
 FIND = "find"
 """Instead of a range: a learning rate, whose range ``found_rate`` finds."""
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 _CALL = re.compile(r"\s*(?P<kind>\w+)\s*\((?P<inside>.*)\)\s*", re.DOTALL)
-_NEXT = re.compile(r",(?=\s*[A-Za-z_]\w*\s*=)")  # a comma may also be part of a choice
+_NEXT = re.compile(r",(?=\s*[A-Za-z_][\w.]*\s*=)")  # a comma may also be part of a choice
 _LARGEST_FILE = 2**20
 
 
@@ -102,7 +102,10 @@ def read_parameter(text: str) -> Parameter:
 
 def _parameter(name: str, written: str) -> Parameter:
     if not _NAME.fullmatch(name):
-        raise UserError(f"{name!r} cannot be a parameter's name", hint="letters, digits and _: it stands in {braces}")
+        raise UserError(
+            f"{name!r} cannot be a parameter's name",
+            hint="letters, digits, _ and dots between them: it stands in {braces}",
+        )
     if name in OWN_NAMES:
         raise UserError(f"the name {name} is taken: {OWN_NAMES[name]}", hint="choose another name")
     found = _CALL.fullmatch(written)
@@ -186,7 +189,16 @@ def _tables(file: Path) -> Mapping[str, dict[str, Any]]:
     if unknown or "param" not in data:
         what = f"{unknown[0]!r} in {file} is not known" if unknown else f"{file} has no table [param]"
         raise UserError(what, hint=hint)
-    return {"param": data["param"], "default": data.get("default", {})}
+    return {"param": dict(_dotted(data["param"])), "default": dict(_dotted(data.get("default", {})))}
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """TOML reads ``optim.lr = …`` as a table in a table."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _of_toml(name: str, value: Any, file: Path) -> Parameter:
