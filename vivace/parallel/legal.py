@@ -185,6 +185,11 @@ def check_engine(layout: Layout, engine: Engine) -> None:
         raise UserError("only sharded states can be kept in the CPU's memory", hint="fs… in the layout")
     if engine.find_unused and (layout.zero or layout.model_parallel > 1):
         raise UserError("find_unused is DDP's: for layouts of dp alone", hint="--set engine.find_unused=false")
+    if engine.compile and layout.tensor > 1:
+        raise UserError(  # seen with torch 2.13 on CPUs: a gradient comes out as a plain tensor, and the step fails
+            "the backward of compiled blocks loses the DTensors of tensor parallelism",
+            hint="--set engine.compile=false, or a layout without tp",
+        )
     if engine.compile and layout.pipeline > 1 and layout.schedule in ("zb1p", "zbv"):
         raise UserError(
             "torch splits no compiled backward, which zero-bubble schedules need",
