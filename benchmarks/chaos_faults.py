@@ -33,9 +33,10 @@ FIELDS = (
     "steps_lost", "steps_lost_from", "restart_said", "straggler_rank", "straggler_ms", "notes", "load_average",
     "hardware", "torch",
 )  # fmt: skip
-FAULTS = ("kill", "stop", "slow", "nan", "disk-full", "bit-rot")
+FAULTS = ("kill", "stop", "hang", "worker", "slow", "nan", "disk-full", "bit-rot")
 PYTHON = sys.executable
 PLAIN = str(ROOT / "tests" / "chaos" / "scripts" / "plain.py")
+LOADING = str(ROOT / "tests" / "chaos" / "scripts" / "loading.py")
 SIZES = ("data.seq_len=8", "sizes.layers=2", "sizes.hidden=16", "sizes.vocab=32", "log_every=1", "steps=40")
 TRAIN = [word for size in (*SIZES, "checkpoints.every_steps=5") for word in ("--set", size)]
 JOBS = {
@@ -45,17 +46,34 @@ JOBS = {
         str(ROOT / "examples" / "preemptible.py"), "--steps", "40", "--save-steps", "5", "--checkpoint",
         "saved/last.pt",
     ],
+    "script with loader workers": [PYTHON, LOADING],
     "loop of vivace train": [PYTHON, str(ROOT / "benchmarks" / "chaos_train.py"), "saved"],
+    "loop of vivace train, hung_step_s=10": [PYTHON, str(ROOT / "benchmarks" / "chaos_train.py"), "saved", "10"],
+    "torchrun --max-restarts 1, vivace train": [
+        PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1", "-m", "vivace",
+        "train", "gpt", "--layout", "dp2", "--checkpoints", "saved", *TRAIN,
+    ],
     "vivace train": [PYTHON, "-m", "vivace", "train", "gpt", "--layout", "dp2", "--checkpoints", "saved", *TRAIN],
     "vivace run --ranks 2": [
         PYTHON, "-m", "vivace", "run", "--ranks", "2", "--with", "ddp", "--no-prove", "--", PYTHON, PLAIN,
     ],
 }  # fmt: skip
+ONLY = {
+    "script with loader workers": ("worker",),
+    "loop of vivace train, hung_step_s=10": ("hang",),
+    "torchrun --max-restarts 1, vivace train": ("kill", "nan"),
+    "plain script": tuple(fault for fault in FAULTS if fault != "worker"),
+    "loop of vivace train": tuple(fault for fault in FAULTS if fault != "worker"),
+    "torchrun, DDP": tuple(fault for fault in FAULTS if fault != "worker"),
+    "vivace train": ("kill",),
+    "vivace run --ranks 2": ("kill",),
+}
+"""Of the others, a fault says nothing new, or cannot come."""
 PATIENCE_S, TIMEOUT_S = 150, 900
 
 
 def one(job: str, fault: str, table: Table) -> None:
-    rank = "0" if job == "plain script" else "1"
+    rank = "0" if "script" in job else "1"
     step = "23" if fault == "bit-rot" else "13"  # so that there is a checkpoint to fall back on
     options = ["--rank", rank, "--step", step, "--seed", "1", "--delay", "1", "--slow-steps", "5"]
     if fault == "disk-full":
@@ -103,9 +121,9 @@ def main() -> None:
     if asked.missing and RESULTS.exists():
         with RESULTS.open() as file:
             had = {(row["job"], row["fault"]) for row in csv.DictReader(file) if row["outcome"] != "failed"}
-    for job in ("plain script", "loop of vivace train", "torchrun, DDP", "vivace train", "vivace run --ranks 2"):
+    for job in JOBS:
         for fault in FAULTS:
-            if asked.only in f"{job} {fault}" and (job, fault) not in had:
+            if fault in ONLY.get(job, FAULTS) and asked.only in f"{job} {fault}" and (job, fault) not in had:
                 one(job, fault, table)
 
 

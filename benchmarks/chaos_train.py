@@ -1,6 +1,6 @@
 """The loop of ``vivace train`` on two ranks that are forks of one process: a job for ``chaos_faults.py``.
 
-python benchmarks/chaos_train.py FOLDER
+python benchmarks/chaos_train.py FOLDER [HUNG_STEP_S]
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ CHANGES = (
 def main() -> None:
     folder = Path(sys.argv[1]).absolute()
     where = f"checkpoints.folder={folder}"
-    settings = with_changes(TrainSettings(layout=parse_layout("dp2,mb4")), (*CHANGES, where))
+    hung = [f"watch.hung_step_s={sys.argv[2]}"] if len(sys.argv) > 2 else []
+    settings = with_changes(TrainSettings(layout=parse_layout("dp2,mb4")), (*CHANGES, where, *hung))
 
     def work() -> None:
         try:

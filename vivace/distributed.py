@@ -18,14 +18,18 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 __all__ = ["World", "expand_nodelist", "init_process_group", "summary", "world"]
 
 Launcher = Literal["slurm", "torchrun", "single"]
+_this_start = ""
 _ALIASES = {"size": "world_size", "ntasks": "world_size", "hostnames": "nodelist", "nnodes": "num_nodes"}
 
 
@@ -147,7 +151,57 @@ def init_process_group(backend: str | None = None, **more: Any) -> None:
         return
     for name, value in _variables(here).items():
         os.environ[name] = str(value)
+    if _may_be_restarted(os.environ):
+        store = _store_of_this_start(here, more.get("timeout") or timedelta(minutes=10))
+        dist.init_process_group(backend, store=store, rank=here.rank, world_size=here.world_size, **more)
+        return
     dist.init_process_group(backend, init_method="env://", rank=here.rank, world_size=here.world_size, **more)
+
+
+def _may_be_restarted(env: Mapping[str, str]) -> bool:
+    """By torchrun, whose own store then outlives the ranks: the same answer on all nodes."""
+    most = env.get("TORCHELASTIC_MAX_RESTARTS", "0")
+    return env.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and most.isdigit() and int(most) > 0
+
+
+def _store_of_this_start(here: World, timeout: timedelta) -> Any:
+    """torchrun's store, without what ranks of an earlier start left in it: their addresses would be called.
+
+    (torch 2.13 shares one store between all starts. The number of restarts in the environment is each node's own.)
+    Rank 0 makes up a name. Every other rank asks with a word of its own, so that no earlier answer can be meant for it.
+    """
+    import torch.distributed as dist
+
+    global _this_start
+    store = dist.TCPStore(here.master_addr, here.master_port, here.world_size, is_master=False, timeout=timeout)
+    names = dist.PrefixStore("vivace/starts", store)
+    if here.rank == 0:
+        _this_start = secrets.token_hex(8)
+        _tell_all(names, here.world_size, time.monotonic() + timeout.total_seconds())
+    else:
+        word = secrets.token_hex(8)
+        names.set(f"asks-{here.rank}", word)
+        _this_start = names.get(word).decode()
+        names.set(f"{_this_start}-{here.rank}", "")
+    return dist.PrefixStore(f"vivace/start-{_this_start}", store)
+
+
+def _tell_all(names: Any, ranks: int, until: float) -> None:
+    missing = set(range(1, ranks))
+    while missing:
+        for rank in list(missing):
+            if names.check([f"{_this_start}-{rank}"]):
+                missing.discard(rank)
+            elif names.check([f"asks-{rank}"]):  # perhaps one of an earlier start, which is gone: ask again
+                names.set(names.get(f"asks-{rank}").decode(), _this_start)
+        if time.monotonic() > until:
+            raise RuntimeError(f"rank {min(missing)} did not come to meet the others")
+        time.sleep(0.02)
+
+
+def this_start() -> str:
+    """The same on all ranks, and another one after each restart by torchrun. Empty where nobody restarts."""
+    return _this_start
 
 
 def _variables(here: World) -> dict[str, object]:

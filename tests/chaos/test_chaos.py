@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import sys
@@ -10,12 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 from conftest import Done
 
+from benchmarks.forked_ranks import on_ranks
 from vivace.records.chaos import Chaos
+from vivace.records.layout import parse_layout
+from vivace.train import loop
+from vivace.train.settings import TrainSettings, with_changes
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LOOP = Path(__file__).parents[1] / "checkpoint" / "loop.py"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -97,6 +104,59 @@ def test_a_stopped_rank_hangs_the_job(chaos: Callable[..., Chaos]):
     assert (found.outcome, found.detected_by, found.lives[0].exit_code) == ("hung", "nobody", None)
     assert found.lives[0].steps == 3
     assert "--patience" in found.notes[0]
+
+
+def test_a_dead_worker_of_a_loader_ends_the_training_by_torch_itself(chaos: Callable[..., Chaos]):
+    found = chaos("worker", "--step", "13", command=python("loading.py"))
+    assert (found.outcome, found.detected_by) == ("resumed", "a line of its output")
+    assert [life.exit_code for life in found.lives] == [1, 0]
+    assert "Traceback" in str(found.detected_line)  # torch says that it was killed, or that its pipe broke
+    assert found.steps_lost is not None
+    assert found.steps_lost <= 9  # saved every 5; torch notices within a few steps
+    none = chaos("worker", "--step", "5", command=python("plain.py", "quiet"), code=2)
+    assert "rank 0 has no DataLoader with workers" in none.notes[0]
+
+
+def test_a_hung_step_of_vivace_train_prints_the_stacks_of_all_ranks(chaos: Callable[..., Chaos], tmp_path: Path):
+    command = [sys.executable, str(ROOT / "benchmarks" / "chaos_train.py"), str(tmp_path / "saved"), "8"]
+    found = chaos("hang", "--rank", "1", "--step", "3", "--restarts", "0", command=command)
+    assert (found.outcome, found.detected_by, found.lives[0].exit_code) == ("ended", "a line of its output", 1)
+    assert found.detected_s is not None
+    assert found.detected_s > 7.5
+    log = Path(found.folder, "life-0", "stderr.log").read_text()
+    assert "stacks of rank 0" in log
+    assert "stacks of rank 1" in log
+    assert "_wait_for_ever" in log  # where it hangs
+
+
+@pytest.mark.slow
+def test_torchrun_starts_a_killed_rank_again_and_the_losses_are_those_of_an_undisturbed_run(
+    chaos: Callable[..., Chaos], tmp_path: Path
+):
+    """Elastic restart: nobody but torchrun starts anything again, and vivace train goes on from its checkpoint."""
+    changes = ("data.seq_len=8", "sizes.layers=1", "sizes.hidden=16", "sizes.vocab=32", "log_every=1", "steps=8",
+               "checkpoints.every_steps=2", "checkpoints.background=false")  # fmt: skip
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    train = ["-m", "vivace", "train", "gpt", "--layout", "dp2", "--checkpoints", "saved"]
+    command = [*torchrun, *train, *(word for change in changes for word in ("--set", change))]
+    found = chaos("kill", "--rank", "1", "--step", "5", "--restarts", "0", command=command)
+    assert (found.outcome, [life.exit_code for life in found.lives]) == ("survived", [0])
+    assert (found.steps_lost, found.steps_lost_from) == (1, "vivace.checkpoint")
+    assert "is gone" in str(found.detected_line)
+    settings = with_changes(TrainSettings(layout=parse_layout("dp2,mb4")), changes[:-2])
+    on_ranks(2, lambda: loop.train(settings, tmp_path if dist.get_rank() == 0 else None))
+    undisturbed = _losses(tmp_path / "metrics.csv")
+    assert sorted(undisturbed) == list(range(1, 9))
+    starts = [_losses(path) for path in sorted(tmp_path.glob("vivace-runs/gpt-*/metrics.csv"))]
+    assert [min(start) for start in starts] == [1, 5]  # the second one goes on after step 4
+    assert max(starts[1]) == 8
+    assert all(start[step] == undisturbed[step] for start in starts for step in start)
+
+
+def _losses(metrics: Path) -> dict[int, str]:
+    """Bit for bit: as they were written."""
+    with metrics.open() as file:
+        return {int(row["step"]): row["loss"] for row in csv.DictReader(file)}
 
 
 def test_a_command_without_torch_can_be_killed_by_the_clock(chaos: Callable[..., Chaos]):

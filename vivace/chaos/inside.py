@@ -44,6 +44,7 @@ def install(text: str) -> None:
 
     torch.autograd.backward = watched
     _watch_meetings(striker)
+    _watch_loaders(striker)
     os.register_at_fork(after_in_child=striker.spare)
 
 
@@ -57,6 +58,23 @@ def _watch_meetings(striker: _Striker) -> None:
             setattr(dist, name, _noted(function, striker))
 
 
+def _watch_loaders(striker: _Striker) -> None:
+    """torch tells these two which processes are the workers of a loader, and when they are none any more."""
+    from torch.utils.data._utils import signal_handling
+
+    note, forget = signal_handling._set_worker_pids, signal_handling._remove_worker_pids
+
+    def noted(key: int, child_pids: tuple[int, ...]) -> None:
+        striker.workers[key] = child_pids
+        note(key, child_pids)
+
+    def forgotten(loader_id: int) -> None:
+        striker.workers.pop(loader_id, None)
+        forget(loader_id)
+
+    signal_handling._set_worker_pids, signal_handling._remove_worker_pids = noted, forgotten
+
+
 def _noted(function: Callable[..., Any], striker: _Striker) -> Callable[..., Any]:
     @functools.wraps(function)
     def noted(*args: Any, **options: Any) -> Any:
@@ -64,6 +82,11 @@ def _noted(function: Callable[..., Any], striker: _Striker) -> Callable[..., Any
         return function(*args, **options)
 
     return noted
+
+
+def _wait_for_ever() -> None:
+    while True:
+        time.sleep(3600)
 
 
 class _Striker:
@@ -75,6 +98,7 @@ class _Striker:
         self.backward = False
         self.seen_backward, self.without_backward = False, 0
         self.slow_left = 0
+        self.workers: dict[int, tuple[int, ...]] = {}
         self.poison = False
         self.limit: tuple[int, int] | None = None
 
@@ -125,7 +149,12 @@ class _Striker:
 
     def _is_due(self) -> bool:
         order = self.order
-        if order.fault is None or self.step != order.step or rank_and_world()[0] != order.rank:
+        if order.fault is None or rank_and_world()[0] != order.rank:
+            return False
+        if order.fault is Fault.WORKER:  # its loader may be between two epochs
+            if self.step < order.step or not any(self.workers.values()):
+                return False
+        elif self.step != order.step:
             return False
         try:
             os.close(open_really(os.path.join(order.folder, STRUCK), os.O_CREAT | os.O_EXCL))
@@ -142,6 +171,8 @@ class _Striker:
             Fault.KILL: lambda: os.kill(os.getpid(), signal.SIGKILL),
             Fault.BIT_ROT: lambda: os.kill(os.getpid(), signal.SIGKILL),
             Fault.STOP: lambda: os.kill(os.getpid(), signal.SIGSTOP),
+            Fault.HANG: _wait_for_ever,
+            Fault.WORKER: lambda: os.kill(next(pids[0] for pids in self.workers.values() if pids), signal.SIGKILL),
             Fault.SLOW: self._begin_to_be_slow,
             Fault.NAN: self._poison_the_next,
             Fault.DISK_FULL: self._fill_the_disk,

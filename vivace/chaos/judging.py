@@ -152,4 +152,6 @@ def _why_not(fault: Fault, rank: int, step: int, first: Lived, folder: Path) -> 
     made = max(one.step for one in first.reports.steps() if one.rank == rank)
     if made < step:
         return f"the fault did not come: rank {rank} made {made} steps, and it was to come after step {step}"
+    if fault is Fault.WORKER:
+        return f"the fault did not come: rank {rank} has no DataLoader with workers (num_workers)"
     return "the fault did not come: no backward pass followed (torch.autograd.backward), into which NaN could go"

@@ -28,7 +28,7 @@ __all__ = ["ChaosRequest", "run_chaos"]
 RECORD = "chaos.json"
 _MOST_TO_FILL = 4 * 2**30
 _FROM_OUTSIDE = {Fault.KILL: signal.SIGKILL, Fault.STOP: signal.SIGSTOP}
-_RESTARTS = {Fault.KILL: 1, Fault.STOP: 1, Fault.BIT_ROT: 1}
+_RESTARTS = {Fault.KILL: 1, Fault.STOP: 1, Fault.HANG: 1, Fault.WORKER: 1, Fault.BIT_ROT: 1}
 
 
 @dataclass(frozen=True)

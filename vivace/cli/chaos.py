@@ -40,7 +40,8 @@ def chaos(
     delay: Annotated[float, typer.Option(help="slow: seconds of sleep before a step.")] = 0.5,
     slow_steps: Annotated[int, typer.Option(min=1, help="slow: for so many steps.")] = 10,
     restarts: Annotated[
-        int | None, typer.Option(min=0, help="How often to start the job again. Default: 1 for kill, stop and bit-rot.")
+        int | None,
+        typer.Option(min=0, help="How often to start the job again. Default: 0 for slow, nan and disk-full, else 1."),
     ] = None,
     patience: Annotated[float, typer.Option(help="Seconds without a step after which a job counts as hung.")] = 120.0,
     timeout: Annotated[float | None, typer.Option(help="End each start of the job after this many seconds.")] = None,

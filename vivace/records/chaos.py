@@ -10,7 +10,7 @@ from vivace.records.base import Part, Record
 
 __all__ = ["Chaos", "JobLife", "Straggler"]
 
-FaultName = Literal["kill", "stop", "slow", "nan", "disk-full", "bit-rot"]
+FaultName = Literal["kill", "stop", "hang", "worker", "slow", "nan", "disk-full", "bit-rot"]
 
 
 class JobLife(Part):

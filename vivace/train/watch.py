@@ -6,6 +6,7 @@ before it ends goes there too, numbered, so that the first failure is told from 
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from vivace import distributed
 from vivace.errors import ExitCode, UserError
 from vivace.train.settings import WatchSettings
 
@@ -27,7 +29,7 @@ __all__ = ["Watch"]
 _BEAT_S = 1.0
 _SOON_S = 10.0  # a rank on another node that missed so many beats is gone, once an exchange has failed
 _ASK_S = 10.0  # for one answer of the store
-_TOLD_FIRST_S = 5.0  # how long the others let the one that names the culprit speak
+_TOLD_FIRST_S = 15.0  # how long the others let the one that names the culprit speak, which may take it ``_SOON_S``
 
 
 @dataclass
@@ -55,7 +57,7 @@ class Watch:
         """A connection of the thread's own: requests of two threads on one would wait for each other."""
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=_ASK_S))
-        return dist.PrefixStore(f"vivace-watch-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        return dist.PrefixStore(f"vivace-watch-{distributed.this_start()}", store)
 
     def step(self, number: int) -> None:
         self._step, self._step_began = number, time.monotonic()
@@ -113,12 +115,13 @@ class Watch:
             hung = limit is not None and late_s > limit
             if self._store is None:
                 if hung:
-                    self._dump(f"step {self._step} has taken {late_s:.0f} s")
+                    self._dump(f"step {self._step} hangs: it has taken {late_s:.0f} s")
                 continue
             try:
                 self._beat("training")
                 if hung and self._store.add("hung", 1) == 1:
-                    self._store.set("hung-who", f"step {self._step} has taken rank {self._rank} {late_s:.0f} s")
+                    who = f"step {self._step} hangs: it has taken rank {self._rank} {late_s:.0f} s"
+                    self._store.set("hung-who", who)
                 if self._store.check(["hung-who"]):
                     self._dump(self._store.get("hung-who").decode())
                 failed = self._store.add("failed", 0)
@@ -130,8 +133,8 @@ class Watch:
             if gone := self._gone(self._settings.silent_s):
                 self._end(gone)
             if failed and not self._over.is_set():  # the rank that failed first says why; we would hang in its exchange
-                time.sleep(_TOLD_FIRST_S)
-                if not self._over.is_set():
+                self._let_it_speak()
+                if not self._over.is_set():  # or this rank has met the error itself, and sees to it
                     os._exit(ExitCode.NEGATIVE)
 
     def _name_the_first(self, error: BaseException) -> None:
@@ -150,9 +153,20 @@ class Watch:
                 time.sleep(_BEAT_S)
         except (RuntimeError, ValueError):
             self._end("the store of the ranks, in rank 0 or its launcher, does not answer any more")
-        if number > 1:
-            os._exit(ExitCode.NEGATIVE)  # an echo: the first one speaks
+        if number > 1:  # an echo: the first one speaks; a launcher would end it when this one is gone
+            self._let_it_speak()
+            os._exit(ExitCode.NEGATIVE)
         print(f"vivace: rank {self._rank} failed first, in step {self._step}", file=sys.stderr, flush=True)
+        with contextlib.suppress(RuntimeError, ValueError):
+            self._store.set("spoken", "")
+
+    def _let_it_speak(self) -> None:
+        """Until the rank that failed first has said so, or is gone."""
+        assert self._store is not None
+        until = time.monotonic() + _TOLD_FIRST_S
+        with contextlib.suppress(RuntimeError, ValueError):
+            while time.monotonic() < until and not self._store.check(["spoken"]):
+                time.sleep(_BEAT_S / 4)
 
     def _dump(self, why: str) -> None:
         print(f"vivace: {why}; stacks of rank {self._rank}:", file=sys.stderr, flush=True)
