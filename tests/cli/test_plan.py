@@ -23,6 +23,18 @@ def ask(*words: str) -> str:
     return result.stdout
 
 
+def test_a_scaling_law_of_own_runs(tmp_path: Path):
+    rows = [f"{n},{d},{1.7 + 400 / n**0.34 + 400 / d**0.28}" for n in (1e6, 4e6, 16e6) for d in (2e7, 8e7, 32e7)]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(["params,tokens,loss", *rows]))
+    text = ask("scaling-law", str(path), "--params", "1B", "--tokens", "20B", "--flops", "1e21")
+    assert "L(N, D) = 1.7" in text
+    assert "best for 1e21 FLOPs" in text
+    assert "times the compute of the largest run" in text
+    answers = json.loads(ask("scaling-law", str(path), "--flops", "1e20", "--json"))["answers"]
+    assert 6 * answers[0]["params"] * answers[0]["tokens"] == pytest.approx(1e20)
+
+
 def test_a_model_needs_no_sub_command():
     text = ask("llama-3-8b", "--cluster", "jean-zay-h100", "--gpus", "64", "--tokens", "1e11")
     assert "H100" in text

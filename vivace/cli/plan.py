@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from vivace.cli.console import make_console
+from vivace.cli.plan_law import scaling_law_command
 from vivace.cli.plan_questions import Amount, Prices, read_tokens, run_question
 from vivace.errors import UserError
 from vivace.files import write_user_text
@@ -212,6 +213,9 @@ def budget_command(
         print(answer.to_json(), end="")
     else:
         show_budget(answer, make_console())
+
+
+plan_app.command("scaling-law")(scaling_law_command)
 
 
 @plan_app.command("models", help="List the built-in models.")
