@@ -32,6 +32,7 @@ MAY_IMPORT_TORCH = (
     "vivace.measure.inside.",
     "vivace.practices.engine.entry",
     "vivace.practices.graphs.",
+    "vivace.practices.switching",
     "vivace.practices.engine.parts",
     "vivace.practices.engine.probes",
     "vivace.practices.engine.trained",
@@ -39,7 +40,26 @@ MAY_IMPORT_TORCH = (
     "vivace.plan.images.zoo",
     "vivace.parallel.",
     "vivace.scale.",
+    "vivace.hpo.ray_tune.",  # needs ray, which may not be there either
     "vivace.train.",
+    *(
+        f"vivace.recipes.{name}"
+        for name in (
+            "augmenting",
+            "decoding",
+            "evaluating",
+            "faults",
+            "feeding",
+            "logs",
+            "loop",
+            "meters",
+            "models",
+            "optimizing",
+            "saving",
+            "sources",
+            "training",
+        )
+    ),
     "vivace.measure.bootstrap",
     "vivace.__main__",
 )
