@@ -6,7 +6,9 @@ import csv
 import json
 import os
 import signal
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -270,6 +272,36 @@ def test_what_cannot_be_had_is_said_with_a_hint(tmp_path: Path, change: str, mes
         trained(tmp_path, IMAGES, change)
     assert message in caught.value.message
     assert caught.value.hint or "gave a" in message
+
+
+def test_models_of_libraries_get_what_they_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """With stand-ins for torchvision, timm and transformers, which are not installed here."""
+    asked: list[object] = []
+
+    def maker(*args: object, **kwargs: object) -> torch.nn.Module:
+        asked.append((args, kwargs))
+        return torch.nn.Linear(1, 1)
+
+    stands = {
+        "torchvision": {"models": SimpleNamespace(get_model=maker)},
+        "timm": {"create_model": maker},
+        "transformers": {
+            "AutoConfig": SimpleNamespace(from_pretrained=lambda name, trust_remote_code: f"configuration of {name}"),
+            "AutoModelForCausalLM": SimpleNamespace(from_config=maker),
+        },
+    }
+    for name, contents in stands.items():
+        module = ModuleType(name)
+        vars(module).update(contents)
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("torchvision:vit_b_16", "timm:convnext_tiny", "hf:gpt2"):
+        recipe = recipe_of(tmp_path, IMAGES, f"model.name={name}", "model.args={dropout = 0.1}")
+        assert isinstance(parts.build_model(recipe, 7, torch.device("cpu")), torch.nn.Linear)
+    assert asked == [
+        (("vit_b_16",), {"weights": None, "num_classes": 7, "dropout": 0.1}),
+        (("convnext_tiny",), {"num_classes": 7, "dropout": 0.1}),
+        (("configuration of gpt2",), {"dropout": 0.1}),
+    ]
 
 
 @pytest.mark.parametrize("model", ["small", "own_class"])
