@@ -40,9 +40,9 @@ def train_recipe(
     world = here.world_size if in_job else asked or 1
     if text is not None and parse_layout(text).gpus != world:
         raise UserError(f"the layout {text} has {parse_layout(text).gpus} processes, and there are {world}", hint="dpN")
+    check(recipe, world)
     if not here.is_master:
         return _be_a_rank(recipe, None)
-    check(recipe, world)
     need_torch("training")
     folder = new_run_folder(output.absolute(), recipe.name)
     recipe.save(folder / RECIPE)

@@ -79,17 +79,24 @@ class Feed:
 
     def batches(self, first_step: int, last_step: int) -> Iterator[Batch]:
         """This rank's share of every step from ``first_step`` to before ``last_step``."""
-        keys = (self._keys(step) for step in range(first_step, last_step))
-        return self._on_device(keys, self._source)
+        steps = range(first_step, last_step)
+        if (resident := self._kept(self._source)) is not None:
+            return (resident.batch(self._numbers(step)) for step in steps)
+        return self._on_device((self._keys(step) for step in steps), self._source)
 
-    def _keys(self, step: int) -> list[Key]:
-        course, place = self._course, self._course.place(step)
+    def _numbers(self, step: int) -> np.ndarray:
+        """Which samples: the order of an epoch follows from the seed and its number."""
+        place = self._course.place(step)
         if self._order[0] != place.epoch:
             draws = np.random.default_rng([self._recipe.seed, place.epoch])
             self._order = (place.epoch, draws.permutation(len(self._source)))
-        share, size = course.batch(step) // self._ranks, course.image_size(step)
+        share = self._course.batch(step) // self._ranks
         first = place.first + self._rank * share
-        return [Key(int(index), place.epoch, size, size) for index in self._order[1][first : first + share]]
+        return self._order[1][first : first + share]
+
+    def _keys(self, step: int) -> list[Key]:
+        epoch, size = self._course.place(step).epoch, self._course.image_size(step)
+        return [Key(number, epoch, size, size) for number in self._numbers(step).tolist()]
 
     def evaluation(self, source: Source) -> Iterator[Batch]:
         """All samples of ``source`` once, over all ranks, in order; the last batch may be smaller."""
@@ -101,14 +108,20 @@ class Feed:
             shapes = _rectangles(mine, source, size, share)
         else:
             shapes = [(mine[first : first + share], size, size) for first in range(0, len(mine), share)]
+        if (resident := self._kept(source)) is not None:
+            return (resident.batch(resident.readable(each)) for each, _, _ in shapes)
         keys = ([Key(index, EVALUATED, height, width) for index in each] for each, height, width in shapes)
         return self._on_device(keys, source)
 
+    def _kept(self, source: Source) -> _Resident | None:
+        """The images of a source on the device, where the recipe keeps them there."""
+        if not self._recipe.data.resident:
+            return None
+        if id(source) not in self._resident:
+            self._resident[id(source)] = _Resident(self._recipe, source, self._device, self.skipped)
+        return self._resident[id(source)]
+
     def _on_device(self, keys: Iterator[list[Key]], source: Source) -> Iterator[Batch]:
-        if self._recipe.data.resident:
-            if id(source) not in self._resident:
-                self._resident[id(source)] = _Resident(self._recipe, source, self._device, self.skipped)
-            return (self._resident[id(source)].batch(each) for each in keys)
         fetched = self._fetched(keys, source)
         if self._device.type == "cuda" and self._recipe.speed.gpu_prefetch:
             return self._ahead(fetched)
@@ -199,9 +212,12 @@ class _Resident:
         self._inputs = torch.cat([_channels_first(part.inputs) for part in parts]).to(device)
         self._targets = torch.cat([part.targets for part in parts]).to(device)
 
-    def batch(self, keys: list[Key]) -> Batch:
-        numbers = [key.number for key in keys if key.epoch != EVALUATED or key.number not in self._gone]
-        indices = torch.tensor(numbers, dtype=torch.long).to(self._rows.device, non_blocking=True)
+    def readable(self, numbers: list[int]) -> np.ndarray:
+        """For validation: without those that could not be read."""
+        return np.array([number for number in numbers if number not in self._gone], dtype=np.int64)
+
+    def batch(self, numbers: np.ndarray) -> Batch:
+        indices = torch.from_numpy(numbers).to(self._rows.device, non_blocking=True)
         rows = self._rows[indices]
         return Batch(self._inputs[rows], self._targets[rows], indices)
 
