@@ -3,8 +3,8 @@
     python benchmarks/scale_equality.py [--ranks 2 3] [--modes ddp zero1 fsdp] [--only cnn,gan]
 
 Writes ``results/scale_equality.csv``: the largest relative difference of any printed number, whether the same files
-were written, what was gathered, and what the mode said (what was split, what runs whole, and why). Rows of scripts that
-were not run stay as they were. The scripts run in fp64, where rounding cannot hide a wrong number.
+were written, what was gathered, and what the mode said (what was split, what runs whole, and why, or why it was
+refused). Rows of scripts that were not run stay as they were. The scripts run in fp64, where rounding cannot hide a wrong number.
 
 Ranks are forked from one process with torch in memory, because a start takes longer than a script. They go through the
 same door as those that ``vivace run --ranks`` starts. What compiles is started by ``vivace run`` itself.
@@ -176,15 +176,19 @@ def row_of(script: Path, alone: Ran, mode: str, ranks: int) -> dict[str, object]
     with tempfile.TemporaryDirectory() as folder:
         together = run(script, ranks, mode, Path(folder))
     found = difference(alone.printed, together.printed) if together.code == 0 else None
-    refused = next((line for line in together.errors.splitlines() if "vivace: " in line or "ScaleError" in line), "")
-    if together.code:
+    refused = together.errors.rpartition("ScaleError: ")[2].splitlines()[0] if "ScaleError: " in together.errors else ""
+    if together.code and not refused:
         print(together.errors[-3000:], file=sys.stderr)
     return {
         "script": script.stem,
         "mode": mode,
         "ranks": ranks,
         "numbers": len(numbers(alone.printed)),
-        "largest_relative_difference": f"{found:.1e}" if found is not None else f"exit code {together.code}",
+        "largest_relative_difference": f"{found:.1e}"
+        if found is not None
+        else "refused"
+        if refused
+        else f"exit code {together.code}",
         "same_files": "yes" if together.files == alone.files else "no",
         "gathered": together.gathered,
         "told": together.told if together.code == 0 else refused,

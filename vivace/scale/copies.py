@@ -1,4 +1,4 @@
-"""Copies of a sharded model that are not sharded: what ``copy.deepcopy`` and ``torch.save(model)`` give a script."""
+"""Copies of a sharded model that are not sharded: what ``copy.deepcopy``, ``torch.save(model)`` and traces get."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import copy
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_map
 
 from vivace.measure.inside.patches import in_place_of
+from vivace.scale.errors import ScaleError
 from vivace.scale.sharded import Sharded
 
-__all__ = ["plain_copy", "save_plain"]
+__all__ = ["plain_copy", "save_plain", "trace_plain"]
 
 _MARKS = ("_is_fsdp_managed_module", "_fsdp_use_orig_params", "__composable_api")
 """How the attributes begin that FSDP2 adds to a module."""
@@ -50,12 +52,47 @@ def save_plain() -> None:
     """``torch.save`` of a model: the file is the one that a single process writes."""
     original = torch.save
 
-    def plain(leaf: Any) -> Any:
-        if isinstance(leaf, torch.nn.Module) and any(isinstance(each, Sharded) for each in leaf.parameters()):
-            return copy.deepcopy(leaf)
-        return leaf
-
     def save(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(tree_map(plain, obj), *args, **kwargs)
+        return original(tree_map(_plain, obj), *args, **kwargs)
 
     torch.save = in_place_of(original, save)
+
+
+def trace_plain() -> None:
+    """``torch.jit.trace`` and ``script`` of a model, as it is now. One that is called after the next step of an
+    optimizer would be of old weights, and says so."""
+    for name in ("trace", "script"):
+        setattr(torch.jit, name, _of_plain(getattr(torch.jit, name)))
+
+
+def _of_plain(original: Any) -> Any:
+    def make(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(_plain(obj), *args, **kwargs)
+        if _is_sharded(obj):
+            _ends_with_the_next_step(made)
+        return made
+
+    return in_place_of(original, make)
+
+
+def _ends_with_the_next_step(traced: Any) -> None:
+    steps = 0
+
+    def count(*_: Any) -> None:
+        nonlocal steps
+        steps += 1
+
+    def check(*_: Any) -> None:
+        if steps:
+            raise ScaleError("a traced copy of a sharded model is called after its weights have changed: trace it anew")
+
+    register_optimizer_step_post_hook(count)
+    traced.register_forward_pre_hook(check)
+
+
+def _plain(leaf: Any) -> Any:
+    return copy.deepcopy(leaf) if _is_sharded(leaf) else leaf
+
+
+def _is_sharded(leaf: Any) -> bool:
+    return isinstance(leaf, torch.nn.Module) and any(isinstance(each, Sharded) for each in leaf.parameters())

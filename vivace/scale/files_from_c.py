@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale.errors import ScaleError
 
@@ -20,7 +22,10 @@ Place = Callable[[Any, bool], str]
 
 def shadow_libraries(place: Place) -> None:
     _sqlite(place)
+    _torchscript(place)
     _after_import("h5py", lambda module: _hdf5(module, place))
+    _after_import("safetensors", lambda module: _safetensors(module, place))
+    _after_import("cv2", lambda module: _opencv(module, place))
 
 
 def _sqlite(place: Place) -> None:
@@ -47,6 +52,43 @@ def _hdf5(h5py: Any, place: Place) -> None:
         original(file, name, mode, *args, **kwargs)
 
     h5py.File.__init__ = in_place_of(original, init)
+
+
+def _by_name(home: Any, function: str, at: int, place: Place, writes: bool) -> None:
+    """A function whose argument ``at`` is the path of a file that it reads or writes."""
+    original = getattr(home, function, None)
+    if original is None:
+        return
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        words = list(args)
+        if len(words) > at and (isinstance(words[at], (str, bytes)) or hasattr(words[at], "__fspath__")):
+            words[at] = place(words[at], writes)
+        elif "filename" in kwargs:
+            kwargs["filename"] = place(kwargs["filename"], writes)
+        return original(*words, **kwargs)
+
+    setattr(home, function, in_place_of(original, call) if hasattr(original, "__code__") else call)
+
+
+def _torchscript(place: Place) -> None:
+    _by_name(torch.jit, "save", 1, place, writes=True)
+    _by_name(torch.jit, "load", 0, place, writes=False)
+    _by_name(torch.jit.RecursiveScriptModule, "save", 1, place, writes=True)
+
+
+def _safetensors(module: Any, place: Place) -> None:
+    _by_name(module, "serialize_file", 1, place, writes=True)
+    _by_name(module, "safe_open", 0, place, writes=False)
+    for name in ("torch", "numpy"):  # where they were imported already
+        part = sys.modules.get(f"{module.__name__}.{name}")
+        if part is not None:
+            part.serialize_file, part.safe_open = module.serialize_file, module.safe_open  # type: ignore[attr-defined]
+
+
+def _opencv(module: Any, place: Place) -> None:
+    _by_name(module, "imwrite", 0, place, writes=True)
+    _by_name(module, "imread", 0, place, writes=False)
 
 
 class _Afterwards(importlib.abc.MetaPathFinder):

@@ -17,6 +17,7 @@ from vivace.scale.errors import ScaleError
 from vivace.scale.fsdp import Sharding
 from vivace.scale.plan import Planner, Replicated, Split, signature
 from vivace.scale.same_batches import SameBatches
+from vivace.scale.transforms import is_traced, is_transformed
 
 __all__ = ["Forwards"]
 
@@ -50,7 +51,7 @@ class Forwards:
 
         def call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             elsewhere = forwards.inside or is_compiling() or os.getpid() != forwards.pid  # a loader's worker
-            if elsewhere or next(self.parameters(), None) is None:
+            if elsewhere or next(self.parameters(), None) is None or forwards.is_not_for_numbers(self):
                 if forwards.called is not None:
                     forwards.called[self] += 1
                 return original(self, *args, **kwargs)
@@ -62,6 +63,11 @@ class Forwards:
 
         torch.nn.Module.__call__ = in_place_of(original, call)  # type: ignore[method-assign]
         self._around_checkpoints()
+
+    def is_not_for_numbers(self, root: torch.nn.Module) -> bool:
+        if is_transformed() and self.sharding is not None and self.sharding.has_sharded(root):
+            raise ScaleError("torch.func runs a model whose parameters lie on several ranks: use --with ddp or zero1")
+        return is_traced() or is_transformed()
 
     def _around_checkpoints(self) -> None:
         """What is computed again in a backward pass belongs to the forward that it is a part of."""

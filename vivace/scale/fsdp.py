@@ -18,14 +18,14 @@ import torch
 
 from vivace.measure.inside.patches import in_place_of
 from vivace.scale.blocks import repeated_blocks
-from vivace.scale.copies import plain_copy, save_plain
+from vivace.scale.copies import plain_copy, save_plain, trace_plain
 from vivace.scale.crossing import mean_over_ranks
 from vivace.scale.errors import ScaleError
 from vivace.scale.fsdp2 import Engine, Unit
 from vivace.scale.gradients import Gradients
 from vivace.scale.group import Group
 from vivace.scale.left_out import cannot_be_sharded, is_held, left_out
-from vivace.scale.sharded import Chunks, Sharded, gathered_rows, settle
+from vivace.scale.sharded import Chunks, Sharded, free_addresses, gathered_rows, settle
 from vivace.scale.sharded_steps import ShardedSteps
 
 __all__ = ["Sharding"]
@@ -46,6 +46,7 @@ class Sharding:
     def install(self) -> None:
         self.steps.install()
         save_plain()
+        trace_plain()
         self._around_backward()
         self._around_grad()
 
@@ -105,6 +106,10 @@ class Sharding:
         """Of the models that are still there: a unit lives as long as its module."""
         return [unit for slot, _ in self._slots if (unit := slot()) is not None]
 
+    def has_sharded(self, root: torch.nn.Module) -> bool:
+        inside = set(root.modules())
+        return any(unit.module in inside for unit in self.units)
+
     def parameters(self) -> list[Sharded]:
         return [each for unit in self.units for each in unit.parameters]
 
@@ -130,10 +135,14 @@ class Sharding:
     def around(self, root: torch.nn.Module, call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             settle()
+            free_addresses()
             units = [unit for each in self._of_root.get(root, []) if (unit := each()) is not None]
             for unit in units:
                 if (name := unit.replaced()) is not None:
-                    raise ScaleError(f"{name} was replaced by another parameter after its model was sharded")
+                    raise ScaleError(
+                        f"{name} was replaced by another tensor (functional_call and pruning do that) after its model was "
+                        "sharded: use --with ddp or zero1"
+                    )
             try:
                 return call(*args, **kwargs)
             except BaseException:
@@ -193,6 +202,7 @@ class Sharding:
 
     def _before_step(self) -> None:
         settle()
+        free_addresses()
         if self._stays_whole:
             for unit in self.units:
                 unit.reset()

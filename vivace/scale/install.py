@@ -35,6 +35,7 @@ from vivace.scale.same_batches import SameBatches
 from vivace.scale.sharded import Sharded
 from vivace.scale.stopping import stop_together
 from vivace.scale.telling import Telling, gradient_bytes
+from vivace.scale.transforms import whole_in_transforms
 from vivace.scale.turns import take_turns
 from vivace.scale.zero1 import SharedStates
 
@@ -96,6 +97,7 @@ def install(place: ScalePlace, keeps: Keeps, tell: Tell) -> None:
     losses.install(region)
     decisions.install()
     whole_at_the_edges()
+    whole_in_transforms()
     loaders.install()
     forwards.install()
     stop_together(group)

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from vivace.scale.group import Group
 from vivace.scale.rows import Rows, part_or_none, whole_of
 
-__all__ = ["hooked", "inside_rows", "kept_since", "put_back", "set_kept", "tensors_kept"]
+__all__ = ["hooked", "inside_rows", "kept_since", "put_back", "set_kept", "structure", "tensors_kept"]
 
 _OWN = frozenset(("_parameters", "_buffers", "_modules"))
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -28,11 +28,25 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 def hooked(root: torch.nn.Module) -> str | None:
     """Why hooks forbid a split: a hook of the script's on a layer would see a part of the batch."""
     for name, module in root.named_modules():
-        for kind in _HOOKS:
-            for hook in getattr(module, kind, {}).values():
-                home = getattr(hook, "__module__", None) or type(hook).__module__
-                if home.split(".")[0] not in ("torch", "vivace"):
-                    return f"a hook of {home} on {name or type(root).__name__} would see a part of the batch"
+        if (home := _home_of_hook(module)) is not None:
+            return f"a hook of {home} on {name or type(root).__name__} would see a part of the batch"
+    return None
+
+
+def structure(root: torch.nn.Module) -> tuple[Any, ...]:
+    """What a script may change between two calls, and the way a call is split depends on: names of parameters
+    (pruning, weight norm) and hooks of its own."""
+    return tuple((*module._parameters.keys(), _home_of_hook(module)) for module in root.modules())
+
+
+def _home_of_hook(module: torch.nn.Module) -> str | None:
+    """The module in which the first hook of the script's was written."""
+    own = module.__dict__  # what TorchScript has is no script's
+    for kind in _HOOKS:
+        for hook in (own.get(kind) or {}).values():
+            home = getattr(hook, "__module__", None) or type(hook).__module__
+            if home.split(".")[0] not in ("torch", "vivace"):
+                return str(home)
     return None
 
 

@@ -42,13 +42,16 @@ def _signature(func: Any) -> inspect.Signature:
     return inspect.signature(func)
 
 
-def _words(func: Any, args: Any, kwargs: Any) -> dict[str, Any] | None:
-    """All arguments by name; None where the script uses what torch has given up."""
+def _words(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """All arguments by name, with ``reduction`` for what older scripts say by ``size_average`` and ``reduce``."""
     bound = _signature(func).bind(*args, **kwargs)
     bound.apply_defaults()
     words = dict(bound.arguments)
-    old = words.pop("size_average", None) is not None or words.pop("reduce", None) is not None
-    return None if old else words
+    average, reduce = words.pop("size_average", None), words.pop("reduce", None)
+    if average is not None or reduce is not None:
+        summed = "mean" if average is None or average else "sum"
+        words["reduction"] = summed if reduce is None or reduce else "none"
+    return words
 
 
 # -- entry by entry --------------------------------------------------------------------------------------------------
@@ -56,8 +59,6 @@ def _words(func: Any, args: Any, kwargs: Any) -> dict[str, Any] | None:
 
 def _by_entry(func: Any, args: Any, kwargs: Any) -> Any:
     words = _words(func, args, kwargs)
-    if words is None:
-        return UNKNOWN
     with_rows = [name for name, value in words.items() if isinstance(value, torch.Tensor) and name != "pos_weight"]
     found = pointwise_parts([words[name] for name in with_rows])
     if found is None or words["input"].shape != words["target"].shape:
@@ -78,7 +79,7 @@ def _by_entry(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _by_class(func: Any, args: Any, kwargs: Any) -> Any:
     words = _words(func, args, kwargs)
-    if words is None or isinstance(words["weight"], Rows):
+    if isinstance(words["weight"], Rows):
         return UNKNOWN
     found = _rows_and_targets(words["input"], words["target"])
     if found is None:
@@ -141,7 +142,7 @@ def _inside(region: Region, original: Any) -> Any:
         if shares is None or shares.mine == shares.size:
             return original(*args, **kwargs)
         words = _words(original, args, kwargs)
-        if words is None or words["reduction"] != "mean" or words["target"].is_floating_point():
+        if words["reduction"] != "mean" or words["target"].is_floating_point():
             return original(*args, **kwargs)
         words.pop("reduction")
         total, count = _sum_and_count(original, words)

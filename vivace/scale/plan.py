@@ -20,7 +20,7 @@ from vivace.scale.decisions import Decisions, Undecided
 from vivace.scale.errors import ScaleError
 from vivace.scale.group import Group
 from vivace.scale.joins import Join, find_join, fits, joined, where_it_fails
-from vivace.scale.kept import hooked, inside_rows, kept_since, put_back, set_kept, tensors_kept
+from vivace.scale.kept import hooked, inside_rows, kept_since, put_back, set_kept, structure, tensors_kept
 from vivace.scale.layout import Layout
 from vivace.scale.opaque import Opaque, deep_leaves, made_whole, tensors_in
 from vivace.scale.region import Region
@@ -66,7 +66,7 @@ def signature(root: torch.nn.Module, args: Any, kwargs: Any) -> Any:
         else:
             kinds.append(type(leaf))
     computed = any(each.requires_grad and not each.is_leaf for each in root.parameters())
-    return root.training, torch.is_grad_enabled(), computed, str(spec), tuple(kinds)
+    return root.training, torch.is_grad_enabled(), computed, structure(root), str(spec), tuple(kinds)
 
 
 @dataclass(frozen=True)

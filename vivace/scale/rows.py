@@ -83,6 +83,8 @@ class Rows(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         """Reached only around torch's Python functions, below gradients: those must not be lost."""
+        if func is torch.ops.aten.detach.default and (part := part_or_none(args[0])) is not None:  # Variable(x)
+            return args[0].seen_as(part.detach(), args[0]._layout, lambda whole: whole.detach())
         if torch.is_grad_enabled() and any(_has_gradient(value) for value in args):
             raise ScaleError(f"{func} was called around torch's Python functions with a part of a batch")
         with asked_by(str(func)):

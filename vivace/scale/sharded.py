@@ -21,7 +21,10 @@ from vivace.scale.group import Group
 from vivace.scale.rows import UNKNOWN, name_of
 from vivace.scale.shares import Shares
 
-__all__ = ["RULES", "Chunks", "Sharded", "all_plain", "become_sharded", "gathered_rows", "settle", "whole_of"]
+__all__ = [
+    "RULES", "Chunks", "Sharded", "all_plain", "become_sharded", "free_addresses", "gathered_rows", "in_memory",
+    "settle", "whole_of",
+]  # fmt: skip
 
 RULES: dict[str, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {}
 """The name of a torch function → what it does with rows of a parameter; filled by ``sharded_rules``."""
@@ -41,6 +44,14 @@ class Chunks(Shares):
         return [max(0, min(most, self.size - most * rank)) for rank in range(self.world)]
 
 
+class Memory:
+    """Stands for the storage that a sharded tensor would have. Tensors that share their rows share this."""
+
+    def __init__(self) -> None:
+        self.whole: torch.Tensor | None = None
+        """For those who read memory by its address: all of it, while ``shown`` holds us."""
+
+
 class Sharded(torch.Tensor):
     """Made by ``Sharded.of``, or out of a parameter by ``become_sharded``. It has no storage of its own."""
 
@@ -50,17 +61,24 @@ class Sharded(torch.Tensor):
     _leaf: torch.Tensor | None
     """Of a parameter: its rows as a parameter of their own. It holds the gradient and the optimizer's state."""
     _seen_gradient: Sharded | None
+    _memory: Memory
     _on_requires_grad: Callable[[bool], None] | None
 
     @staticmethod
     def of(local: torch.Tensor, shape: Any, group: Group) -> Sharded:
         made = _empty(shape, local, False)
-        made._local, made._group = local, group
+        made._local, made._group, made._memory = local, group, Memory()
         made._leaf = made._seen_gradient = made._on_requires_grad = None
         return made
 
     def like(self, local: torch.Tensor) -> Sharded:
         return Sharded.of(local, self.shape, self._group)
+
+    def same_rows(self) -> Sharded:
+        """Another object with the same memory: ``detach()``, ``.data``."""
+        made = self.like(self._local.detach())
+        made._memory = self._memory
+        return made
 
     @property
     def _chunks(self) -> Chunks:
@@ -131,6 +149,7 @@ def become_sharded(parameter: Any, local: torch.Tensor, group: Group, on_require
     parameter.__class__, shell.__class__ = Sharded, torch.Tensor  # type: ignore[assignment]
     parameter._is_param = True
     parameter._local, parameter._group, parameter._seen_gradient = local, group, None
+    parameter._memory = Memory()
     parameter._leaf = torch.nn.Parameter(local, requires_grad=needs)
     parameter._on_requires_grad = on_requires_grad
     if gradient is not None:
@@ -190,7 +209,7 @@ def all_plain(tree: Any) -> Any:
 def _on_whole(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     """Run with whole tensors. What the function changed in place is written back."""
     leaves = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Sharded)]
-    wholes = {id(leaf): whole_of(leaf) for leaf in leaves}
+    wholes = {id(leaf): _whole_for(leaf) for leaf in leaves}
     versions = {id(leaf): wholes[id(leaf)]._version for leaf in leaves}
     args, kwargs = tree_map(lambda leaf: wholes.get(id(leaf), leaf), (args, kwargs))
     result = func(*args, **kwargs)
@@ -204,9 +223,41 @@ def _on_whole(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     return result
 
 
+def _whole_for(sharded: Sharded) -> torch.Tensor:
+    """Where its address was asked for, views of it lie there."""
+    if sharded._memory.whole is None or (sharded.requires_grad and torch.is_grad_enabled()):
+        return whole_of(sharded)
+    return in_memory(sharded)
+
+
 def _write_back(sharded: Sharded, whole: torch.Tensor) -> None:
     with torch.no_grad():
         sharded._local.copy_(sharded.own_rows(whole.detach()))
+
+
+# -- its address -----------------------------------------------------------------------------------------------------
+
+_SHOWN: list[Memory] = []
+
+
+def in_memory(sharded: Sharded) -> torch.Tensor:
+    """The whole of it at an address that stays, with the values of now. Libraries read tensors by their address
+    (safetensors), and compare addresses to find those that are tied."""
+    with torch.no_grad():
+        whole = whole_of(sharded).detach()
+        if sharded._memory.whole is None:
+            sharded._memory.whole = whole
+            _SHOWN.append(sharded._memory)
+        else:
+            sharded._memory.whole.data.copy_(whole)  # .data: it is not the script that writes
+    return sharded._memory.whole
+
+
+def free_addresses() -> None:
+    """Before the next forward and the next step."""
+    for memory in _SHOWN:
+        memory.whole = None
+    _SHOWN.clear()
 
 
 # -- views of the whole that the script may write into ---------------------------------------------------------------

@@ -13,7 +13,7 @@ import torch
 
 from vivace.scale.errors import ScaleError
 from vivace.scale.rows import UNKNOWN
-from vivace.scale.sharded import RULES, Sharded, settle, whole_of
+from vivace.scale.sharded import RULES, Sharded, in_memory, settle, whole_of
 
 __all__: list[str] = []
 
@@ -217,7 +217,7 @@ def _unscaled(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _data(_func: Any, args: Any, _kwargs: Any) -> Any:
     settle()
-    return args[0].like(args[0]._local.detach())
+    return args[0].same_rows()
 
 
 def _set_data(_func: Any, args: Any, _kwargs: Any) -> Any:
@@ -273,8 +273,8 @@ def _formatted(func: Any, args: Any, kwargs: Any) -> Any:
     return func(_plain(args[0]), *args[1:], **kwargs)
 
 
-def _address(_func: Any, args: Any, _kwargs: Any) -> Any:
-    return id(args[0])  # one for each parameter: scripts ask which are tied
+def _address(func: Any, args: Any, kwargs: Any) -> Any:
+    return func(in_memory(args[0]), *args[1:], **kwargs)
 
 
 def _sized_like(func: Any, args: Any, kwargs: Any) -> Any:
@@ -307,5 +307,5 @@ RULES.update(dict.fromkeys(("requires_grad_", "requires_grad.__set__"), _require
 RULES.update({
     "_foreach_norm": _norms, "_amp_foreach_non_finite_check_and_unscale_": _unscaled, "data.__get__": _data,
     "detach": _data, "data.__set__": _set_data, "__reduce_ex__": _reduced, "__deepcopy__": _copied,
-    "data_ptr": _address,
+    **dict.fromkeys(("data_ptr", "untyped_storage", "storage", "_typed_storage"), _address),
 })  # fmt: skip
