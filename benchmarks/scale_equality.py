@@ -4,7 +4,8 @@
 
 Writes ``results/scale_equality.csv``: the largest relative difference of any printed number, whether the same files
 were written, what was gathered, and what the mode said (what was split, what runs whole, and why, or why it was
-refused). Rows of scripts that were not run stay as they were. The scripts run in fp64, where rounding cannot hide a wrong number.
+refused). Rows of scripts that were not run stay as they were. The scripts run in fp64, where rounding cannot hide a
+wrong number.
 
 Ranks are forked from one process with torch in memory, because a start takes longer than a script. They go through the
 same door as those that ``vivace run --ranks`` starts. What compiles is started by ``vivace run`` itself.
@@ -177,6 +178,7 @@ def row_of(script: Path, alone: Ran, mode: str, ranks: int) -> dict[str, object]
         together = run(script, ranks, mode, Path(folder))
     found = difference(alone.printed, together.printed) if together.code == 0 else None
     refused = together.errors.rpartition("ScaleError: ")[2].splitlines()[0] if "ScaleError: " in together.errors else ""
+    ended = f"{found:.1e}" if found is not None else "refused" if refused else f"exit code {together.code}"
     if together.code and not refused:
         print(together.errors[-3000:], file=sys.stderr)
     return {
@@ -184,11 +186,7 @@ def row_of(script: Path, alone: Ran, mode: str, ranks: int) -> dict[str, object]
         "mode": mode,
         "ranks": ranks,
         "numbers": len(numbers(alone.printed)),
-        "largest_relative_difference": f"{found:.1e}"
-        if found is not None
-        else "refused"
-        if refused
-        else f"exit code {together.code}",
+        "largest_relative_difference": ended,
         "same_files": "yes" if together.files == alone.files else "no",
         "gathered": together.gathered,
         "told": together.told if together.code == 0 else refused,

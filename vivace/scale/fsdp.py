@@ -140,8 +140,8 @@ class Sharding:
             for unit in units:
                 if (name := unit.replaced()) is not None:
                     raise ScaleError(
-                        f"{name} was replaced by another tensor (functional_call and pruning do that) after its model was "
-                        "sharded: use --with ddp or zero1"
+                        f"{name} was replaced by another tensor (functional_call and pruning do that) after its "
+                        "model was sharded: use --with ddp or zero1"
                     )
             try:
                 return call(*args, **kwargs)

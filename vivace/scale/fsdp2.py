@@ -120,6 +120,7 @@ class Unit:
         for each in self._groups:
             each.post_backward = self._all_take_part(each.post_backward, group)
             each.unshard = _counted(each, each.unshard, group)
+            each.wait_for_unshard = _waited(each.wait_for_unshard, group)
         state._register_pre_backward_hook = self._hook_all_outputs  # and keeps us alive as long as the module
 
     def _keep_object(self, held: Any, parameter: Any, group: Group) -> None:
@@ -190,7 +191,8 @@ class Unit:
                     if held.sharded_param.grad is None:
                         self._filled.add(index)
                 group.bytes_sent += own.numel() * own.element_size()
-            original(*unused)
+            with group.progress:
+                original(*unused)
 
         return post_backward
 
@@ -239,6 +241,14 @@ class Unit:
             held._setattr_on_modules(held.sharded_param)
 
 
+def _waited(original: Any, group: Group) -> Any:
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        with group.progress:
+            return original(*args, **kwargs)
+
+    return wait
+
+
 def _counted(params: Any, original: Any, group: Group) -> Any:
     """Gathers, in the bytes of this rank's own rows."""
     size = sum(
@@ -248,6 +258,7 @@ def _counted(params: Any, original: Any, group: Group) -> Any:
     def unshard(*args: Any, **kwargs: Any) -> Any:
         if params._all_gather_result is None and not params.is_unsharded:
             group.bytes_sent += size
-        return original(*args, **kwargs)
+        with group.progress:
+            return original(*args, **kwargs)
 
     return unshard

@@ -1,7 +1,7 @@
 """How the ranks talk: a process group of vivace's own. ``torch.distributed`` stays as the script would find it alone.
 
 Every rank calls the same functions in the same order. A rank that is gone makes the others fail after ``TIMEOUT_S``;
-the launcher ends them before.
+the launcher ends them before, and names one that hangs (``progress``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 from vivace.scale.place import ScalePlace
+from vivace.scale.progress import Progress
 from vivace.scale.shares import Shares
 
 __all__ = ["Group"]
@@ -27,6 +28,8 @@ class Group:
     def __init__(self, place: ScalePlace) -> None:
         self.rank, self.world = place.rank, place.world
         self.bytes_sent = 0  # by this rank's own tensors; what a collective makes of them is torch's
+        how, _, where = place.meet.partition(":")
+        self.progress = Progress(Path(where) if how == "file" else None, place.rank)
         self._store = _store(place)
         self._timeout = timedelta(seconds=TIMEOUT_S)
         self._gloo: Any = dist.ProcessGroupGloo(
@@ -50,7 +53,8 @@ class Group:
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over ranks, in place."""
         self.bytes_sent += tensor.numel() * tensor.element_size()
-        self._of(tensor).allreduce([tensor]).wait()
+        with self.progress:
+            self._of(tensor).allreduce([tensor]).wait()
         return tensor
 
     def start_sum(self, tensor: torch.Tensor) -> Any:
@@ -68,7 +72,8 @@ class Group:
         """The largest over ranks, element by element, in place."""
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MAX  # type: ignore[assignment]
-        self._of(tensor).allreduce([tensor], options).wait()
+        with self.progress:
+            self._of(tensor).allreduce([tensor], options).wait()
         return tensor
 
     def all_agree(self, yes: bool) -> bool:
@@ -84,7 +89,8 @@ class Group:
         """Give every rank the values of rank 0, in place."""
         for tensor in tensors:
             whole = tensor.contiguous()
-            self._of(whole).broadcast([whole]).wait()
+            with self.progress:
+                self._of(whole).broadcast([whole]).wait()
             if whole is not tensor:
                 tensor.copy_(whole)
 
@@ -93,7 +99,8 @@ class Group:
         options = dist.BroadcastOptions()
         options.rootRank = rank
         self.bytes_sent += tensor.numel() * tensor.element_size() if rank == self.rank else 0
-        self._of(tensor).broadcast([tensor], options).wait()
+        with self.progress:
+            self._of(tensor).broadcast([tensor], options).wait()
         return tensor
 
     def text_from_rank(self, rank: int, text: str) -> str:
@@ -115,12 +122,14 @@ class Group:
             padded[: rows.size(0)] = rows
         self.bytes_sent += padded.numel() * padded.element_size()
         parts = [torch.empty_like(padded) for _ in range(self.world)]
-        self._of(padded).allgather([parts], [padded]).wait()
+        with self.progress:
+            self._of(padded).allgather([parts], [padded]).wait()
         whole = torch.cat([each[:size] for each, size in zip(parts, shares.sizes)])
         return (whole.view(torch.bool) if kind is torch.bool else whole).movedim(0, dim).contiguous()
 
     def wait_for_all(self) -> None:
-        self._gloo.barrier().wait()
+        with self.progress:
+            self._gloo.barrier().wait()
 
     def beside(self, name: str) -> Any:
         """A gloo group of the same ranks for questions whose answers are read later, among other exchanges."""

@@ -26,6 +26,7 @@ from vivace.protocol.rank import RANK_VARIABLE, WORLD_VARIABLE
 from vivace.protocol.request import VARIABLE, ProcessRequest
 from vivace.scale.ending import RankEnd, read_ends
 from vivace.scale.place import SCALE_VARIABLE, ScalePlace
+from vivace.scale.progress import Behind, Standstill, line_of, prepare, where_it_stands
 from vivace.scale.stopped import Stopped
 
 __all__ = ["launch", "launch_in_job", "main", "over_ranks", "visible_gpus"]
@@ -58,6 +59,7 @@ def launch(command: Sequence[str], ranks: int, folder: Path) -> int:
             ScalePlace(rank, ranks, f"file:{meeting}", rank, len(gpus) >= ranks, seed, str(folder))
             for rank in range(ranks)
         ]
+        prepare(Path(meeting), ranks)
         processes = [_start(command, place, gpus, folder) for place in places]
         with _passed_on(processes):
             return _wait(processes, folder, Path(meeting))
@@ -126,13 +128,15 @@ def visible_gpus() -> list[str]:
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], folder: Path, meeting: Path) -> int:
     ended_at: dict[int, float] = {}
-    stopped, looked_at = Stopped(), time.monotonic()
+    stopped, standstill, looked_at = Stopped(), Standstill(meeting), time.monotonic()
     while len(ended_at) < len(processes):
         _note_ends(processes, ended_at)
         if time.monotonic() - looked_at > _LOOK_S:
             looked_at = time.monotonic()
             if (found := stopped.look([process.pid for process in processes])) is not None:
                 return _tell_stopped(processes, *found)
+            if (behind := standstill.look()) is not None:
+                _tell_standstill(behind, folder, meeting)
         if any(processes[rank].returncode for rank in ended_at):
             until = time.monotonic() + _TOGETHER_S
             while time.monotonic() < until and len(ended_at) < len(processes):
@@ -186,6 +190,22 @@ def _tell_stopped(processes: Sequence[subprocess.Popen[bytes]], rank: int, proce
     sys.stderr.flush()
     _end(processes, process)
     return 128 + signal.SIGSTOP
+
+
+def _tell_standstill(behind: Behind, folder: Path, meeting: Path) -> None:
+    """The training goes on: a rank may be slow for a good reason."""
+    lines = []
+    for rank in behind.ranks or behind.waiting:
+        stacks = where_it_stands(meeting, rank)
+        (folder / f"rank-{rank}-stacks.txt").write_text(stacks)
+        place = line_of(stacks)
+        lines.append(f"rank {rank} is at {place}" if place else f"rank {rank} does not answer")
+    waiting = ", ".join(map(str, behind.waiting))
+    sys.stderr.write(
+        f"vivace: nothing was exchanged for a minute, and rank {waiting} waits: {'; '.join(lines)} "
+        f"(stacks: {folder}/rank-*-stacks.txt). The training goes on; the ranks that wait give up after half an hour\n"
+    )
+    sys.stderr.flush()
 
 
 def _signal_name(number: int) -> str:

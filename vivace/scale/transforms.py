@@ -34,7 +34,7 @@ def whole_in_transforms() -> None:
     for name in _OF_FUNCTIONS:
         if hasattr(torch.func, name):
             setattr(torch.func, name, _transform(getattr(torch.func, name)))
-    torch.vmap = torch.func.vmap  # type: ignore[assignment]
+    torch.vmap = torch.func.vmap
     for name in ("vjp", "jvp"):
         setattr(torch.func, name, _at_once(getattr(torch.func, name)))
 
