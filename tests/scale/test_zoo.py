@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import VIVACE, environment
 from forked.process import PYTHON
+from torch.utils._pytree import tree_flatten
 
 ROOT = Path(__file__).parents[2]
 ZOO = Path(__file__).parent / "zoo"
@@ -52,15 +54,25 @@ def run_all(folder: Path, scripts: tuple[str, ...], *vivace: str) -> subprocess.
         (
             "ddp",
             3,
-            ("gan", "decides", "batch_edits", "layer_hooks", "step_in_backward", "tagger", "stores"),
-            ("Sequential", "Model", "Linear"),
+            ("gan", "decides", "batch_edits", "layer_hooks", "step_in_backward", "tagger", "stores", "looks_inside"),
+            ("Sequential", "Model", "Linear", "RecursiveScriptModule"),
         ),
-        ("zero1", 2, ("cnn", "scaler"), ("Net", "Model")),
+        ("zero1", 2, ("cnn", "scaler", "own_optimizers"), ("Net", "Model", "Sequential")),
         (
             "fsdp",
             2,
-            ("cnn", "char_gpt", "gan", "layer_hooks", "after_forward", "distilled", "penalties"),
-            ("Net", "Gpt", "Sequential", "AveragedModel", "Block", "Embedding"),
+            (
+                "cnn",
+                "char_gpt",
+                "gan",
+                "layer_hooks",
+                "after_forward",
+                "distilled",
+                "penalties",
+                "own_optimizers",
+                "raw_memory",
+            ),
+            ("Net", "Model", "Gpt", "Sequential", "AveragedModel", "Block", "Embedding"),
         ),
     ],
 )
@@ -79,6 +91,56 @@ def test_every_number_is_that_of_one_process(
     assert found < 1e-12
     files = {path.name for path in (tmp_path / "alone").iterdir()}
     assert {path.name for path in (tmp_path / "together").iterdir()} == {*files, "vivace-runs"}
+    for path in (tmp_path / "alone").glob("best.pt"):
+        assert_same_content(path, tmp_path / "together" / path.name)
+
+
+def assert_same_content(alone: Path, together: Path) -> None:
+    """Weights, running statistics and states of an optimizer, as they were saved."""
+    first, second = (tree_flatten(torch.load(path, weights_only=True)) for path in (alone, together))
+    assert first[1] == second[1]
+    for expected, found in zip(first[0], second[0], strict=True):
+        if isinstance(expected, torch.Tensor):
+            assert type(found) is torch.Tensor
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
+        else:
+            assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "script", "reason"),
+    [
+        ("fsdp", ZOO / "functional.py", "torch.func runs a model whose parameters lie on several ranks"),
+        ("fsdp", ZOO / "prunes.py", "Linear.weight was replaced by another tensor"),
+        ("ddp", "unequal.py", "the ranks have different batches at call 1 of Linear"),
+        ("ddp", "drifts.py", "the ranks have different batches at batch 4 of the loaders"),
+    ],
+)
+def test_what_would_be_wrong_is_refused_with_the_reason(tmp_path: Path, mode: str, script: Path | str, reason: str):
+    (tmp_path / "unequal.py").write_text(UNEQUAL)
+    (tmp_path / "drifts.py").write_text(DRIFTS)
+    words = [*VIVACE, "run", "--no-prove", "--ranks", "2", "--with", mode, "--", PYTHON, str(script)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, env=environment())
+    assert done.returncode == 1, done.stderr
+    assert reason in done.stderr
+
+
+UNEQUAL = """\
+import os, torch
+torch.manual_seed(os.getpid())
+model = torch.nn.Linear(3, 1)
+model(torch.randn(8, 3)).sum().backward()
+"""
+DRIFTS = """\
+import os, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 1)
+for epoch in range(3):
+    for (x,) in DataLoader(TensorDataset(torch.arange(48.0).view(16, 3)), 4, shuffle=True):
+        model(x).sum().backward()
+    torch.rand(1 + int(os.environ["VIVACE_RANK"]))  # one rank uses the generator more than the other
+"""
 
 
 def test_what_cannot_be_split_runs_whole_and_says_why(tmp_path: Path):

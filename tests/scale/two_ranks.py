@@ -16,7 +16,7 @@ import torch
 from vivace.scale.group import Group
 from vivace.scale.place import ScalePlace
 
-__all__ = ["on_ranks", "on_two_ranks"]
+__all__ = ["on_ranks", "on_two_ranks", "run_forked"]
 
 
 def on_two_ranks(work: Callable[[Group], Any]) -> list[Any]:
@@ -24,16 +24,23 @@ def on_two_ranks(work: Callable[[Group], Any]) -> list[Any]:
 
 
 def on_ranks(world: int, work: Callable[[Group], Any]) -> list[Any]:
-    """What ``work`` returns on each of them, through JSON. They meet by a file."""
+    """What ``work`` returns on each of them. They meet by a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_forked(world, lambda rank: work(Group(ScalePlace(rank, world, f"file:{folder}"))))
+
+
+def run_forked(world: int, work: Callable[[int], Any]) -> list[Any]:
+    """What ``work(rank)`` returns in each of so many forked processes, through JSON."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        children = []
+        children, really_open = [], open
         for rank in range(world):
             child = os.fork()
             if child == 0:
                 try:
-                    answer = work(Group(ScalePlace(rank, world, f"file:{folder}")))
-                    Path(folder, f"answer-{rank}").write_text(json.dumps(answer))
+                    answer = work(rank)
+                    with really_open(f"{folder}/answer-{rank}", "w") as file:
+                        json.dump(answer, file)
                     os._exit(0)
                 except BaseException:
                     traceback.print_exc(file=sys.__stderr__)

@@ -137,8 +137,9 @@ class SharedStates:
         torch.optim.Optimizer.state_dict = stand_in  # type: ignore[method-assign]
 
     def _put_together(self, optimizer: torch.optim.Optimizer) -> None:
+        """In the order of the parameters, as one process has it."""
         for parameter, owner in self._owned(optimizer):
-            if state := self._exchanged(optimizer.state.get(parameter), owner, parameter):
+            if state := self._exchanged(optimizer.state.pop(parameter, None), owner, parameter):
                 optimizer.state[parameter] = state
 
     def _exchanged(self, state: Any, owner: int, parameter: torch.Tensor) -> dict[str, Any]:
