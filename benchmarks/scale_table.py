@@ -27,7 +27,8 @@ PUBLIC = """
 ## Public scripts
 
 As their authors published them, with generated data and a seed, stopped after some optimizer steps: two ranks beside
-one process. The next random numbers are among those that are compared. Nothing of theirs is in this repository;
+one process. Sums over the parameters and the next random numbers are printed at the end and compared, too; 0 means the
+same digits everywhere, in full precision for these and in the script's own for its losses. Nothing of theirs is here;
 `benchmarks/scale_public.py` says how they were started ([measurements](../benchmarks/results/scale_public.csv)).
 """
 
