@@ -81,24 +81,27 @@ class _Gap:
     line: Charged
     ns: int
     computed_ns: int
+    waiting_ns: int
     no_core_ns: int
     waits: bool
 
 
 def _gap(before: Sample | None, now: Sample, ns: int, line: Charged) -> _Gap:
     if before is None:
-        return _Gap(now.stack, line, ns, ns, 0, waits=False)
+        return _Gap(now.stack, line, ns, ns, 0, 0, waits=False)
     computed = min(ns, max(0, now.cpu_ns - before.cpu_ns))
     no_core = min(ns, max(0, now.no_core_ns - before.no_core_ns))
     blocked = now.blocked != before.blocked
-    waits = blocked and ns - computed - no_core > computed
+    idle = ns - computed
+    if not blocked:
+        return _Gap(now.stack, line, ns, computed, idle, no_core, waits=False)
     # A signal wakes a sleeping thread, which then waits for a core in the middle of its sleep: that is the sleep's.
-    return _Gap(now.stack, line, ns, computed, 0 if blocked else no_core, waits)
+    return _Gap(now.stack, line, ns, computed, max(0, idle - no_core), 0, waits=idle - no_core > computed)
 
 
 def _charge(gap: _Gap, before: _Gap | None, by_work: dict[str, int], late: bool) -> None:
     """All of it to this line; but where one of two lines waits and the other computes, to each what it does."""
-    ns, waiting = gap.ns, gap.ns - gap.computed_ns
+    ns, waiting = gap.ns, gap.waiting_ns
     working = gap.line
     if before is not None and before.waits != gap.waits and before.stack is not gap.stack:
         moved = gap.computed_ns if gap.waits else max(0, waiting - gap.no_core_ns)

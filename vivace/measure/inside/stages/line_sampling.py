@@ -14,12 +14,15 @@ from vivace.protocol.sampling import SeenSampling
 __all__ = ["LineSampling"]
 
 _FEWEST = 5  # steps
-_SECONDS = 0.8  # a line with a twentieth of the time gets some forty samples
+_SECONDS = 0.8  # a line with a twentieth of the time gets some forty samples …
+_SAMPLES = 300  # … where the machine lets the thread run; if it does not, sampling goes on …
+_MOST_SECONDS = 3.0  # … for so long
+_TIMES_THE_TIMED = 4
 _STEPS_OF_RANKS = 20  # ranks must leave together, and cannot each go by their own clock
 
 
 class LineSampling(Stage):
-    """Until it has lasted long enough, and never longer than twice the timed steps."""
+    """Until it has lasted long enough, and never longer than four times the timed steps."""
 
     says = "sampling lines"
 
@@ -33,7 +36,7 @@ class LineSampling(Stage):
 
     @property
     def of(self) -> int:
-        return max(_FEWEST, 2 * self.training.request.steps)
+        return max(_FEWEST, _TIMES_THE_TIMED * self.training.request.steps)
 
     def begin(self) -> bool:
         if not self.training.request.lines:
@@ -49,11 +52,15 @@ class LineSampling(Stage):
         if self.training.world > 1:
             over = self.steps >= _STEPS_OF_RANKS
         else:
-            long_enough = time.perf_counter() - self._began_s >= _SECONDS
-            over = self.steps >= self.of or (self.steps >= _FEWEST and long_enough)
+            over = self.steps >= self.of or (self.steps >= _FEWEST and self._is_long_enough())
         if over:
             self.close()
         return over
+
+    def _is_long_enough(self) -> bool:
+        assert self._sampler is not None
+        seconds = time.perf_counter() - self._began_s
+        return seconds >= _SECONDS and (len(self._sampler.samples) >= _SAMPLES or seconds >= _MOST_SECONDS)
 
     def close(self) -> None:
         """Also where the script ends in between: what there is counts, if a step was whole."""
