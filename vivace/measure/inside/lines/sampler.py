@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -51,9 +52,11 @@ class LineSampler:
         self._open: tuple[int, Any, int] | None = None  # of a collection that runs
         self._waits = _intervals(period_ns)
         self._pid = os.getpid()
+        self.cpu_ns: Callable[[], int] = time.perf_counter_ns
+        """What the thread has computed so far."""
 
     def begin(self) -> None:
-        self._clock = time.pthread_getcpuclockid(threading.get_ident())
+        self.cpu_ns = _clock_of_this_thread()
         self._scheduler = Scheduler()
         gc.callbacks.append(self._on_collection)
         atexit.register(self.finish)
@@ -84,12 +87,8 @@ class LineSampler:
             gc.callbacks.remove(self._on_collection)
         atexit.unregister(self.finish)
 
-    def cpu_ns(self) -> int:
-        """What the training thread has computed so far."""
-        return time.clock_gettime_ns(self._clock)
-
     def _handler(self) -> Any:
-        samples, now, cpu, clock = self.samples, time.perf_counter_ns, time.clock_gettime_ns, self._clock
+        samples, now, cpu = self.samples, time.perf_counter_ns, self.cpu_ns
         bottom = self.bottom
         waits, no_core, blocked = self._waits, self._scheduler.waited_ns, self._scheduler.blocked
 
@@ -97,7 +96,7 @@ class LineSampler:
             began = now()
             if frame is not None:
                 stack = look(frame, bottom)
-                samples.append(Sample(began, now(), cpu(clock), no_core(), blocked(), stack))
+                samples.append(Sample(began, now(), cpu(), no_core(), blocked(), stack))
             timer = self._timer
             if timer is not None and not self.ended_ns and len(samples) < _MOST:
                 timer.arm(next(waits))
@@ -111,6 +110,14 @@ class LineSampler:
         elif self._open is not None:
             self.collections.append(Collection(self._open[0], time.perf_counter_ns(), *self._open[1:]))
             self._open = None
+
+
+def _clock_of_this_thread() -> Callable[[], int]:
+    """What it has computed so far, for any thread to ask. Without such a clock, nothing is said to wait."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.perf_counter_ns
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    return functools.partial(time.clock_gettime_ns, clock)
 
 
 class _Beside(threading.Thread):

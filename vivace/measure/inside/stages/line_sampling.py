@@ -44,7 +44,11 @@ class LineSampling(Stage):
         self._sampler = LineSampler()
         self._first_mark = len(self.training.recorder.marks) - 1
         self._began_s = time.perf_counter()
-        self._sampler.begin()
+        try:
+            self._sampler.begin()
+        except (OSError, RuntimeError, ValueError) as error:
+            self.training.notes.append(f"no lines: the stack cannot be sampled ({error})")
+            return False
         self.training.workers_lines.turn(on=True)
         return True
 
