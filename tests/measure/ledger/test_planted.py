@@ -20,10 +20,10 @@ def line_of(plant: str) -> int:
     return next(number for number, line in enumerate(lines, start=1) if line.endswith(f"# planted: {plant}"))
 
 
-def run(vivace: Callable, plant: str, tmp_path: Path, command: str = "measure", *options: str) -> dict:
+def run(vivace: Callable, plant: str, tmp_path: Path) -> dict:
     marks = tmp_path / "marks.json"
     script = (sys.executable, str(JOB), "--plant", plant, "--marks", str(marks))
-    record = vivace(command, "--json", "--steps", "15", *options, "--", *script).record
+    record = vivace("measure", "--json", "--steps", "15", "--", *script).record
     assert json.loads(marks.read_text())
     ledger = record["ledger"]
     rows = sum(row["ms"] for row in ledger["rows"]) + ledger["unexplained_ms"]
@@ -31,15 +31,13 @@ def run(vivace: Callable, plant: str, tmp_path: Path, command: str = "measure", 
     return record
 
 
-def test_a_sleep_is_a_finding_on_its_line(vivace_here: Callable, tmp_path: Path):
-    findings = run(vivace_here, "sleep", tmp_path, "check", "--no-probes")
-    lines = [one for one in findings["findings"] if one["practice"] == "host_lines"]
-    assert lines[0]["where"] == {"file": str(JOB), "line": line_of("sleep")}
-    assert lines[0]["evidence"]["waiting_ms"] > 2.5
-    assert lines[0]["applies"] is False
-    assert findings["verdict"] == "improvable"
-    row = next(row for row in findings["ledger"]["rows"] if row["cause"] == "host" and row["where"])
-    assert row["where"]["code"] == "time.sleep(0.005)  # planted: sleep"
+def test_a_sleep_is_charged_to_its_line_as_waiting(vivace_here: Callable, tmp_path: Path):
+    ledger = run(vivace_here, "sleep", tmp_path)["ledger"]
+    line = next(line for line in ledger["lines"] if line["line"] == line_of("sleep"))
+    assert line["code"] == "time.sleep(0.005)  # planted: sleep"
+    assert line["by_cause_ms"]["host"] > 2.5
+    rows = [row for row in ledger["rows"] if row["where"] and row["where"]["line"] == line_of("sleep")]
+    assert all(row["cause"] == "host" and row["waiting_ms"] > 0 for row in rows)
 
 
 def test_an_operator_is_found_by_the_second_look(vivace_here: Callable, tmp_path: Path):
