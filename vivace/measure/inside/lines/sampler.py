@@ -29,7 +29,7 @@ __all__ = ["LineSampler"]
 
 PERIOD_NS = 1_000_000
 _MOST = 200_000  # samples
-_BESIDE_S = 0.005  # between two looks at the other threads
+_BESIDE_S = 0.02  # between two looks at the other threads: each takes the GIL from the training
 _SWITCH_S = 0.0005  # where a thread must look at the training's: Python's 5 ms would blur everything below
 
 
