@@ -9,12 +9,15 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 from conftest import environment
 
 from vivace.errors import UserError
+from vivace.race import watching
 from vivace.race.metrics.readings import Problem, Reading, Source
 from vivace.race.targets import Wanted
 from vivace.race.watching import EndedBy, MetricSource, Watch, Watched, watch
@@ -128,6 +131,18 @@ def test_the_metric_comes_from_a_file(tmp_path: Path):
 def test_a_command_that_is_not_there_is_an_error(tmp_path: Path):
     with pytest.raises(UserError, match="command not found: no-such-program"):
         run(Watch(("no-such-program",), tmp_path, Wanted.parse("loss")))
+
+
+def test_a_signal_while_the_command_starts_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """vivace was gone with a KeyboardInterrupt, and the command trained on."""
+
+    def popen(*words: Any, **more: Any) -> Any:
+        process = subprocess.Popen(*words, **more)
+        os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(watching, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": popen}))
+    assert run(asked(tmp_path, FOREVER)).ended is EndedBy.INTERRUPTED
 
 
 WATCHES = """

@@ -149,8 +149,8 @@ class _Run:
         self.began = time.monotonic()
 
     def to_its_end(self) -> Watched:
-        process = self._start()
-        with _interrupts() as interrupts:
+        with _interrupts() as interrupts:  # also while it starts: it would go on without us
+            process = self._start()
             try:
                 ended = self._wait(process, interrupts)
             except BaseException:
