@@ -127,7 +127,7 @@ def _build(
         allocator=window.allocator(),
         recompiled=window.recompiled,
         gradient_syncs=_per_step([_gradient_syncs(step) for step in main.steps]) if _wraps(main.steps) else None,
-        structure=describe_structure(training, flops, profiling=course.stage is course.profiler),
+        structure=describe_structure(training, flops, profiling=course.stage in (course.profiler, course.gaps)),
         notes=list(dict.fromkeys(_notes(training, by_hand))),  # built twice where FLOPs are counted late
     )
 

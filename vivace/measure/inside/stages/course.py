@@ -32,8 +32,9 @@ class Course:
         self.tail = EnergyTail(training, self.window)
         self.norms = GradientNorms(training)
         self.profiler = Profiler(training)
+        self.gaps = Profiler(training, gaps=True)
         self.syncs = SyncPoints(training)
-        self.lines = LineSampling(training, self.profiler)
+        self.lines = LineSampling(training, self.profiler, self.gaps)
         self.second_look = SecondLook(training, self.lines)
         self.late_flops = LateFlops(training, self.counted, save)
         self.order: tuple[Stage, ...] = (
@@ -42,6 +43,7 @@ class Course:
             self.tail,  # more steps, until the energy counter is exact enough
             self.norms,
             self.profiler,  # from here on steps are slowed down
+            self.gaps,
             self.syncs,
             self.late_flops,  # late, because a compiled model may not fit uncompiled
             self.lines,  # last, because it may go on until the script ends

@@ -26,9 +26,9 @@ class LineSampling(Stage):
 
     says = "sampling lines"
 
-    def __init__(self, training: Training, profiler: Profiler) -> None:
+    def __init__(self, training: Training, profiler: Profiler, gaps: Profiler) -> None:
         super().__init__(training)
-        self.profiler = profiler
+        self.profiler, self.gaps = profiler, gaps
         self.seen: SeenSampling | None = None
         self._sampler: LineSampler | None = None
         self._first_mark = 0
@@ -76,5 +76,5 @@ class LineSampling(Stage):
         workers = self.training.workers_lines.collect()
         if self.steps and sampler.samples:
             phases = phases_since(self.training.recorder, self._first_mark)
-            shares, idle = self.profiler.work_shares, self.profiler.idle
+            shares, idle = self.profiler.work_shares, self.gaps.idle
             self.seen = describe(sampler, phases, self.steps, shares, workers, idle)

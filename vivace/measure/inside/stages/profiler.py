@@ -24,13 +24,17 @@ _MOST_WITH_LINES = 5  # … or so many times the steps
 
 
 class Profiler(Stage):
-    """A sampler runs beside it. On a CPU it shows how lines divide into operators and the rest (``work_shares``), on a
-    GPU which lines the GPU waited for (``idle``)."""
+    """On a CPU a sampler runs beside it, which shows how lines divide into operators and the rest (``work_shares``).
+
+    On a GPU the sampler has a window of its own, with ``gaps``: which lines did the GPU wait for (``idle``)? Sampling
+    slows a host that is the limit, and prices are taken from windows without it.
+    """
 
     says = "profiling"
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: Training, gaps: bool = False) -> None:
         super().__init__(training)
+        self.gaps = gaps
         self.seen: dict[str, Any] | None = None
         self.work_shares: WorkShares | None = None
         self.idle: list[SeenLine] = []
@@ -40,12 +44,15 @@ class Profiler(Stage):
         self._began_s = 0.0
 
     def begin(self) -> bool:
-        if self.training.request.profile_steps <= 0:
+        if self.training.request.profile_steps <= 0 or (self.gaps and not self._has_gaps()):
             return False
         if why_not := self._why_not():
             self.training.notes.append(f"no profiler window: {why_not}")
             return False
         return True
+
+    def _has_gaps(self) -> bool:
+        return self.training.on_gpu and self.training.request.lines
 
     def _why_not(self) -> str | None:
         if threading.current_thread() is not threading.main_thread():
@@ -56,7 +63,7 @@ class Profiler(Stage):
             self._window = ProfileWindow(on_gpu=self.training.on_gpu)
             self._window.begin()
             self._first_mark = len(self.training.recorder.marks)
-            if self.training.request.lines:
+            if self.training.request.lines and self.gaps == self.training.on_gpu:
                 self._sampler = LineSampler()
                 self._sampler.begin()
             self._began_s = time.perf_counter()
