@@ -38,8 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     distributed.init_process_group()
     train(options)
-    # The model has gone before its group: gloo may hang where the model is the last to hold it (pytorch issue 56297).
-    torch.distributed.destroy_process_group()
+    distributed.destroy_process_group()  # after the model is gone: gloo may hang where a model is the last to hold it
 
 
 def train(options: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ Standard library and torch only. Reads the environment; ``init_process_group`` s
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import secrets
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-__all__ = ["World", "expand_nodelist", "init_process_group", "summary", "world"]
+__all__ = ["World", "destroy_process_group", "expand_nodelist", "init_process_group", "summary", "world"]
 
 Launcher = Literal["slurm", "torchrun", "single"]
 _this_start = ""
@@ -202,6 +203,19 @@ def _tell_all(names: Any, ranks: int, until: float) -> None:
 def this_start() -> str:
     """The same on all ranks, and another one after each restart by torchrun. Empty where nobody restarts."""
     return _this_start
+
+
+def destroy_process_group() -> None:
+    """``torch.distributed.destroy_process_group``; does nothing where there is no group. Let go of the model before.
+
+    With gloo, a rank may hang where a DDP model is the last to hold the group (pytorch issue 56297): freeing the model
+    waits for gloo's threads, and one of them may wait for Python. Models in circles of references are collected here.
+    """
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        gc.collect()
+        dist.destroy_process_group()
 
 
 def _variables(here: World) -> dict[str, object]:

@@ -17,8 +17,6 @@ _TIMEOUT = timedelta(minutes=30)  # of one exchange
 
 def run_rank(recipe: Recipe, folder: Path | None) -> int:
     """``folder`` is for the first rank's files. Imports torch."""
-    import torch.distributed as dist
-
     from vivace.recipes.loop import train
     from vivace.recipes.sources import DataError
 
@@ -39,6 +37,6 @@ def run_rank(recipe: Recipe, folder: Path | None) -> int:
         loss = "" if record.final_loss is None else f", loss {record.final_loss:.4f}"
         figures = f", {record.samples_per_s:,.1f} samples/s" if record.samples_per_s else ""
         print(f"trained {record.steps} steps in {record.seconds:.1f} s{loss}{figures}; see {folder}", flush=True)
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    del saver  # which holds the model
+    distributed.destroy_process_group()
     return 0

@@ -14,8 +14,6 @@ __all__ = ["run_rank"]
 
 def run_rank(settings: TrainSettings, folder: Path | None) -> int:
     """``folder`` is for rank 0's files. Imports torch."""
-    import torch.distributed as dist
-
     from vivace.train.loop import train
     from vivace.train.saving import TrainCheckpoints
 
@@ -35,5 +33,6 @@ def run_rank(settings: TrainSettings, folder: Path | None) -> int:
         figures = f", {trained.step_ms:.1f} ms per step" if trained.step_ms else ""
         where = f"; metrics in {folder}" if folder else ""
         print(f"trained {trained.steps} steps, loss {trained.final_loss:.4f}{figures}{where}", flush=True)
-    dist.destroy_process_group()
+    del checkpoints  # which hold the model
+    distributed.destroy_process_group()
     return 0
