@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import environment
+from forked import process
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,16 +76,26 @@ def test_names_of_idr_torch(monkeypatch: pytest.MonkeyPatch):
         _ = distributed.ranks
 
 
-def test_a_single_process_gets_a_group_of_one():
+def test_a_single_process_gets_a_group_of_one_that_ends_after_its_models(tmp_path: Path):
     program = """
-import torch, torch.distributed as dist
+import gc, weakref, torch, torch.distributed as dist
 from vivace import distributed
+distributed.destroy_process_group()  # there is none
 distributed.init_process_group(); distributed.init_process_group()
 x = torch.ones(1); dist.all_reduce(x)
 print(dist.get_world_size(), x.item(), distributed.device)
+gc.disable()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+model.circle, kept = [model], weakref.ref(model)
+del model
+destroy = dist.destroy_process_group
+dist.destroy_process_group = lambda: (print(kept()), destroy())
+distributed.destroy_process_group()
+print(dist.is_initialized())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
-    assert done.stdout.split()[:2] == ["1", "1.0"], done.stderr
+    (tmp_path / "train.py").write_text(program)
+    done = process.run([sys.executable, "train.py"], tmp_path, environment(), 600)
+    assert done.stdout.split() == ["1", "1.0", str(distributed.device), "None", "False"], done.stderr
 
 
 def test_node_lists():
