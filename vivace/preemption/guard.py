@@ -167,7 +167,27 @@ class Preemption:
                 handler = signal.SIG_IGN
             elif handler is signal.SIG_DFL and self._pid in finished:
                 handler = self._ignore  # not SIG_IGN, which programs that the script starts now would inherit
+                self._let_children_end()
             signal.signal(number, handler)
+
+    def _let_children_end(self) -> None:
+        """Between a fork and the child's first line Python forgets signals that have a handler: a child that is
+        terminated right away would live on. So they wait until it has no handler."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+        def block() -> None:
+            nonlocal mask
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+        def unblock() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+        def end_as_usual() -> None:
+            if signal.getsignal(signal.SIGTERM) == self._ignore:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            unblock()
+
+        os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=end_as_usual)
 
     def _ignore(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() != self._pid:

@@ -74,7 +74,8 @@ def _by_name(home: Any, function: str, at: int, place: Place, writes: bool) -> N
 def _torchscript(place: Place) -> None:
     _by_name(torch.jit, "save", 1, place, writes=True)
     _by_name(torch.jit, "load", 0, place, writes=False)
-    _by_name(torch.jit.RecursiveScriptModule, "save", 1, place, writes=True)
+    for kind in (torch.jit.RecursiveScriptModule, torch.jit.ScriptModule):  # a traced module has a copy of the method
+        _by_name(kind, "save", 1, place, writes=True)
 
 
 def _safetensors(module: Any, place: Place) -> None:

@@ -41,6 +41,7 @@ class TimedWindow(Stage):
         self._supply: tuple[Moment | None, Moment | None] = (None, None)
         self._allocator: tuple[dict[str, int] | None, dict[str, int] | None] = (None, None)
         self._frames_before = 0
+        self._opened_s = 0.0
         self.memory_series: MemorySeries | None = None
         self.no_core_ms: float | None = None  # per step, of the training's thread
         self._scheduler: Scheduler | None = None
@@ -66,6 +67,7 @@ class TimedWindow(Stage):
         self._supply = (training.feed.moment(), None)
         training.feed.before_workers_end = self._look_at_workers
         self.warm_up.workers.watch(training.feed.worker_pids(), anew=True)
+        self._opened_s = time.perf_counter()
         self._allocator = (self._allocator_now(), None)
         self._frames_before = compiled_frames()
         self.memory_series = MemorySeries(training.on_gpu, self.of)
@@ -103,9 +105,11 @@ class TimedWindow(Stage):
         self.first_mark = None
 
     def _look_at_workers(self, pids: Sequence[int]) -> None:
-        """At the end of the window, and where workers, or the script, end before it."""
+        """At the end of the window, and where workers, or the script, end before it. A batch is asked for once a step:
+        only what is longer than that is time in which nobody wants batches."""
         if not self.is_whole:
-            share = self.warm_up.workers.busy_share(pids, self.training.feed.idle_s())
+            one_step_s = (time.perf_counter() - self._opened_s) / max(1, self.steps)
+            share = self.warm_up.workers.busy_share(pids, max(0.0, self.training.feed.idle_s() - one_step_s))
             self.workers_busy = self.workers_busy if share is None else share
 
     def supply(self) -> SeenSupply:
