@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,13 @@ from vivace.measure.inside.training import Training
 from vivace.protocol.request import ProcessRequest
 
 WITHOUT_EXTRAS = {"profile_steps": 0, "sync_steps": 0, "count_flops": False, "warmup_steps": 2}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, by another test: FLOPs of a compiled model are counted elsewhere."""
+    if (dynamo := sys.modules.get("torch._dynamo.utils")) is not None:
+        monkeypatch.setitem(dynamo.counters, "frames", Counter())
 
 
 class Driven:
