@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint unit again install system clean compat
+.PHONY: demo test lint unit again install system clean compat docs
 
 install: $(VENV)/.installed
 
@@ -42,6 +42,10 @@ again:
 # Other releases of torch and Python, each in an environment of its own (about 5 GB each): see docs/compatibility.md.
 compat: install
 	$(BIN)/python -m tools.compat --reuse
+
+# The site: build/site/index.html, to be opened without a server.
+docs: install
+	$(BIN)/python -m sphinx -q -W --keep-going -c tools/site docs build/site
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
