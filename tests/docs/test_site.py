@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from docs.pages import ROOT
 
+from vivace.errors import ExitCode
+from vivace.practices.engine.registry import all_practices
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -34,3 +37,16 @@ def test_every_page_is_there_and_can_be_found(site: Path):
 def test_nothing_comes_from_the_network(site: Path):
     loaded = re.compile(r"<(?:script|img)[^>]*src=\"https?:|<link[^>]*rel=\"stylesheet\"[^>]*href=\"https?:")
     assert [page.name for page in site.rglob("*.html") if loaded.search(page.read_text())] == []
+
+
+def test_practices_and_commands_come_from_the_code(site: Path):
+    page = (site / "practices.html").read_text()
+    assert all(f">{one.name}<" in page for one in all_practices())
+    page = (site / "commands.html").read_text()
+    assert "<h2>vivace plan scaling-law<" in page
+    assert "Examples:" in page
+
+
+def test_the_page_of_exit_codes_has_all_of_them():
+    page = (ROOT / "docs/exit_codes.md").read_text()
+    assert all(f"\n| {code.value} | " in page for code in ExitCode)

@@ -6,8 +6,12 @@ The list of pages is here and not in docs/index.md, where GitHub would show it a
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import from_code
 
 project = "vivace"
 html_title = "vivace"
@@ -24,7 +28,7 @@ SECTIONS = {
     "Sooner at the target": ["race", "methods", "recipes", "hpo"],
     "Clusters": ["plan", "hardware", "slurm", "checkpoints"],
     "Labs": ["labs/*"],
-    "Reference": ["exit_codes", "compatibility", "results"],
+    "Reference": ["commands", "exit_codes", "compatibility", "results"],
 }
 
 
@@ -32,6 +36,13 @@ def with_sections(app: Any, name: str, source: list[str]) -> None:
     if name == "index":
         for title, pages in SECTIONS.items():
             source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {title}\n\n" + "\n".join(pages) + "\n```\n"
+
+
+def with_what_the_code_says(app: Any, name: str, source: list[str]) -> None:
+    if name == "practices":
+        source[0] += "\n" + from_code.practices() + "\n"
+    if name == "commands":
+        source[0] += "\n" + from_code.commands() + "\n"
 
 
 def without_links_to_folders(app: Any, name: str, source: list[str]) -> None:
@@ -47,4 +58,5 @@ def without_links_to_folders(app: Any, name: str, source: list[str]) -> None:
 
 def setup(app: Any) -> None:
     app.connect("source-read", with_sections)
+    app.connect("source-read", with_what_the_code_says)
     app.connect("source-read", without_links_to_folders)
