@@ -52,6 +52,25 @@ def test_the_gpus_of_the_catalogue(run):
     assert json.loads(run("--gpus", "--json").stdout)["gpus"]["a100-sxm4-80gb"]["sm_count"] == 108
 
 
+def test_one_gpu_with_its_units_peaks_and_memory(run):
+    a100 = json.loads(run("--gpu", "A100", "--json").stdout)
+    assert (a100["dense_peak_tflops"]["int1"], a100["sparse_peak_tflops"]["int4"]) == (4992, 2496)
+    assert "fp8" not in a100["generation"]["tensor_core_formats"]
+    assert (a100["l2_mb"], a100["generation"]["l1_shared_kib"]) == (40, 192)
+    h100 = run("--gpu", "H100").stdout
+    for figure in ("132", "16,896", "528", "3957.8", "256 KiB per SM", "228 KiB per SM", "50 MB", "3350"):
+        assert figure in h100
+    v100 = run("--gpu", "V100").stdout
+    assert "5,120" in v100
+    assert "640" in v100  # the product, not the full die (5,376 and 672)
+
+
+def test_an_unknown_gpu_is_refused(run):
+    done = run("--gpu", "H1000x")
+    assert done.returncode != 0
+    assert "no GPU is called" in done.stderr
+
+
 def test_the_clusters_of_the_catalogue(run):
     assert "jean-zay-h100" in run("--clusters").stdout
     content = json.loads(run("--clusters", "--gpus", "--json").stdout)

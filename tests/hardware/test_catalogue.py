@@ -259,3 +259,12 @@ def test_the_catalogue_needs_the_standard_library_only():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_sparse_peaks_are_twice_the_dense_ones():
+    compared = 0
+    for spec in load_catalogue().gpus.values():
+        for dtype, sparse in spec.sparse_peak_tflops.items():
+            compared += 1
+            assert sparse == pytest.approx(2 * peak_tflops(spec, dtype), rel=1e-4)
+    assert compared == 20

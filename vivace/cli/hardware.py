@@ -13,9 +13,11 @@ from rich.table import Table
 
 from vivace.cli.console import make_console
 from vivace.cli.hardware_cluster import print_clusters
+from vivace.cli.hardware_gpu import gpu_as_json, print_gpu
 from vivace.hardware.catalogue import Catalogue, clusters_of, load_catalogue
 from vivace.hardware.machine import this_machine
 from vivace.hardware.specs import achievable_tflops, as_table, peak_tflops
+from vivace.plan.machines.gpu_names import known_gpu
 from vivace.records.machine import Cpu, Gpu, Machine
 from vivace.report.fitting import FittingTable
 
@@ -25,6 +27,9 @@ __all__ = ["hardware"]
 def hardware(
     json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
     gpus: Annotated[bool, typer.Option("--gpus", help="List the GPUs in the catalogue.")] = False,
+    gpu: Annotated[
+        str | None, typer.Option(help="Show one GPU: units, dense and sparse peaks, memory, formats (H100).")
+    ] = None,
     clusters: Annotated[bool, typer.Option("--clusters", help="List the clusters in the catalogue.")] = False,
     cluster: Annotated[
         str | None, typer.Option(help="Show a site's partitions, QoS and storage (jean-zay), or one cluster's.")
@@ -42,6 +47,8 @@ def hardware(
 
         vivace hardware --cluster jean-zay   its partitions, memory per core, QoS and storage
 
+        vivace hardware --gpu H100           one GPU: cores, dense and sparse peaks, memory hierarchy, formats
+
         vivace hardware --gpus --json        peaks, bandwidths and their sources
 
     Add your own GPUs and clusters with TOML files in ~/.config/vivace/ or $VIVACE_CATALOGUE.
@@ -52,6 +59,13 @@ def hardware(
             _print_json(json_format.dumps([as_table(spec) for spec in specs], indent=2, ensure_ascii=False))
         else:
             print_clusters(specs, make_console(highlight=False))
+        return
+    if gpu is not None:
+        spec = known_gpu(gpu)
+        if json:
+            _print_json(json_format.dumps(gpu_as_json(spec), indent=2, ensure_ascii=False))
+        else:
+            print_gpu(spec, make_console(highlight=False))
         return
     if not (gpus or clusters):
         machine = this_machine()

@@ -185,7 +185,7 @@ def _read(path: Path, defined_in: str) -> Catalogue:
 
 def _gpu(name: str, table: Mapping[str, Any], place: Place, defined_in: str) -> GpuSpec:
     spec = build(GpuSpec, table, place, {"key": name, "defined_in": defined_in})
-    for key in ("dense_peak_tflops", "achievable_tflops"):
+    for key in ("dense_peak_tflops", "sparse_peak_tflops", "achievable_tflops"):
         for dtype in getattr(spec, key):
             if dtype not in DTYPES:
                 hint = did_you_mean(dtype, DTYPES) or f"known formats: {', '.join(DTYPES)}"

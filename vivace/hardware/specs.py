@@ -5,7 +5,7 @@ Standard library only, because these are also read inside a user's own process. 
 never a guess.
 
 Units: ``gbytes_per_s`` is 10⁹ bytes per second, ``gbits_per_s`` 10⁹ bits per second, ``gb`` 10⁹ bytes as
-vendors and sites print it. TFLOP/s are dense (no sparsity). Links are for one direction: what a ring
+vendors and sites print it. TFLOP/s are dense unless a name says sparse (2:4). Links are for one direction: what a ring
 collective sees.
 """
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 # The formats that peaks are given for. fp64 and fp32 are without tensor cores, the others with them.
-DTYPES = ("fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
+DTYPES = ("fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4", "int1")
 
 DTYPE_NAMES: Mapping[str, str] = {
     "float64": "fp64",
@@ -57,10 +57,12 @@ class GpuSpec:
     architecture: str | None = None
     compute_capability: str | None = None
     sm_count: int | None = None
+    l2_mb: float | None = None
     memory_gb: float | None = None
     memory_type: str | None = None
     memory_bandwidth_gbytes_per_s: float | None = None
     dense_peak_tflops: Mapping[str, float] = field(default_factory=dict)
+    sparse_peak_tflops: Mapping[str, float] = field(default_factory=dict)
     achievable_tflops: Mapping[str, float] = field(default_factory=dict)
     nvlink_generation: int | None = None
     nvlink_gbytes_per_s: float | None = None
