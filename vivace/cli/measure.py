@@ -39,6 +39,10 @@ def measure(
     name: Annotated[str | None, typer.Option(help="Name of the run. Default: the script's.")] = None,
     profile: Annotated[bool, typer.Option(help="Profile and sample a few steps after the timed ones.")] = True,
     flops: Annotated[bool, typer.Option(help="Count the FLOPs of one step for the MFU.")] = True,
+    histograms: Annotated[
+        bool,
+        typer.Option("--histograms", help="Count the magnitudes of activations and gradients in three more steps."),
+    ] = False,
     in_copy: InCopy = False,
     link: Link = None,
     keep_copy: KeepCopy = False,
@@ -63,6 +67,8 @@ def measure(
 
         vivace measure --ranks 2 -- python train.py                  an unedited script, split over two GPUs
 
+        vivace measure --histograms -- python train.py               would fp16, bf16 or fp8 lose gradients?
+
         vivace measure --json -- bash run.sh > measurement.json
     """
     if timeout is not None and not timeout > 0:  # written so that nan is refused too
@@ -74,6 +80,7 @@ def measure(
         warmup_steps=warmup,
         profile=profile,
         lines=profile,
+        histograms=histograms,
         flops=flops,
         timeout_s=timeout,
         output=output,

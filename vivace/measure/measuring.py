@@ -49,6 +49,7 @@ _HINTS = {
     Ending.OTHER_VIVACE: "install the same vivace in both, or run the vivace of that Python",
     Ending.CANNOT_MEASURE: "vivace measures Python 3.9 and torch 2.4, and newer; the training itself ran unchanged",
 }
+_HISTOGRAM_STEPS = 3
 _SMALLEST_ROOM = 2**20  # bytes: a record takes some hundred thousand
 
 
@@ -63,6 +64,8 @@ class Request:
     flops: bool = True
     lines: bool = False
     """Sample the host's stack in steps of their own, for the ledger."""
+    histograms: bool = False
+    """Count the magnitudes of activations and gradients in steps of their own."""
     timeout_s: float | None = None
     output: Path = DEFAULT_RUNS
     name: str | None = None
@@ -118,6 +121,7 @@ def measure(request: Request, sink: Sink, progress: Progress) -> Measured:
         sync_steps=3 if request.profile else 0,
         count_flops=request.flops,
         lines=request.lines,
+        histogram_steps=_HISTOGRAM_STEPS if request.histograms else 0,
         grad_norms=request.grad_norms,
         same_draws=request.same_draws,
         files_apart=request.files_apart,

@@ -10,6 +10,7 @@ from vivace.hardware.catalogue import find_gpu
 from vivace.hardware.specs import peak_tflops
 from vivace.measure.all_ranks import host_series, mean_series, waiting_for_ranks_ms
 from vivace.measure.contradictions import contradictions
+from vivace.measure.histograms import histograms
 from vivace.measure.inside.steps.timeline import PHASES
 from vivace.measure.ledger.gpu import gpu_ledger
 from vivace.measure.ledger.making import host_ledger
@@ -131,6 +132,7 @@ def merge(
             with_grad_ms=first.validation.with_grad_ms,
         ),
         profile=profile,
+        histograms=histograms(first.histograms) if first.histograms else None,
         syncs=tuple(Sync(**sync) for sync in first.syncs),
         loaders=tuple(Loader(**loader) for loader in first.loaders),
         ready_at_start=first.supply.ready_at_start,

@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 from vivace.protocol.codec import decode
 from vivace.protocol.ending import Ended
+from vivace.protocol.histograms import SeenHistograms
 from vivace.protocol.over_time import SeenCompiling, SeenMemorySeries
 from vivace.protocol.sampling import SeenSampling
 from vivace.protocol.text_enum import TextEnum
@@ -206,6 +207,7 @@ class Payload:
     profile: Facts | None = None
     syncs: list[Facts] = field(default_factory=list)
     sampling: SeenSampling | None = None
+    histograms: SeenHistograms | None = None
     host_memory_series: SeenMemorySeries | None = None
     gpu_memory_series: SeenMemorySeries | None = None
     compiling: SeenCompiling | None = None

@@ -40,6 +40,7 @@ class ProcessRequest:
     the process cannot read it (Python has ``tomllib`` since 3.11 only). ``journal``: keep one, for a race.
     ``files_apart``: what the script writes goes to a folder of its own, and nowhere when it ends.
     ``rate_test``, ``switchback``: for those entries. ``lines``: sample the stack in steps of their own.
+    ``histogram_steps``: steps of their own in which the magnitudes of activations and gradients are counted.
     """
 
     folder: str
@@ -52,6 +53,7 @@ class ProcessRequest:
     sync_steps: int = 3
     count_flops: bool = True
     lines: bool = False
+    histogram_steps: int = 0
     grad_norms: bool = False
     seed_offset: int | None = None
     practices: tuple[str, ...] = ()

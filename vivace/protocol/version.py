@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["PROTOCOL", "ProtocolError"]
 
-PROTOCOL = 3
+PROTOCOL = 4
 
 
 class ProtocolError(ValueError):

@@ -10,6 +10,7 @@ from vivace.protocol.ending import Ending
 from vivace.records import older
 from vivace.records.base import Part, Record
 from vivace.records.first_steps import FirstSteps
+from vivace.records.histograms import Histograms
 from vivace.records.ledger import Ledger
 from vivace.records.machine import Machine
 from vivace.records.older import Answer
@@ -336,6 +337,7 @@ class Measurement(Record):
     validation: Validation = Validation()
     profile: Profile | None = None
     over_time: OverTime | None = Field(None, description="what changes over the steps; None: nothing")
+    histograms: Histograms | None = Field(None, description="magnitudes of activations and gradients; None: not asked")
     ledger: Ledger | None = Field(None, description="where every millisecond of a step went; None: not sampled")
     syncs: tuple[Sync, ...] = ()
     loaders: tuple[Loader, ...] = ()

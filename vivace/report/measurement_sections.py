@@ -9,6 +9,7 @@ from vivace.report.charts.bars import Piece, bar
 from vivace.report.charts.curves import curves
 from vivace.report.common_sections import command_line, machine_section
 from vivace.report.figures import bytes_gib, counted, milliseconds, percent, plain
+from vivace.report.histogram_section import histogram_section
 from vivace.report.ledger_words import largest, shown_rows, sum_in_words
 from vivace.report.phases import css_class, in_order, phase_name
 from vivace.report.rendering import render
@@ -32,6 +33,7 @@ def measurement_sections(record: Measurement, name: str, headline: bool = True) 
         _curves(record),
         _syncs(record),
         _kernels(record),
+        histogram_section(record.histograms) if record.histograms is not None else None,
         machine_section(record.machine, record.origin) if headline else None,
         render("measurement_method", record=record) if headline else None,
     )

@@ -13,6 +13,7 @@ from vivace.records.measurement import Measurement
 from vivace.records.waits import waits_in_words
 from vivace.report.figures import counted
 from vivace.report.fitting import FittingTable
+from vivace.report.histograms_view import histograms_view
 from vivace.report.ledger_view import ledger_view
 from vivace.report.phases import TERMINAL_COLOURS, phase_name
 from vivace.report.steadiness import vary_sentence
@@ -41,6 +42,8 @@ def measurement_view(record: Measurement, folder: str) -> RenderableType:
     parts.append(_figures(record))
     if record.syncs:
         parts.append(_syncs(record))
+    if record.histograms is not None:
+        parts.append(histograms_view(record.histograms))
     if record.over_time is not None:
         parts += [Text(f"{text}.", style="yellow") for text in record.over_time.sentences()]
     parts += [Text(note, style="dim") for note in record.notes]

@@ -106,6 +106,7 @@ def _build(
         profile=course.profiler.seen,
         syncs=course.syncs.seen(),
         sampling=course.lines.seen,
+        histograms=course.histograms.seen,
         no_core_ms=window.no_core_ms,
         host_memory_series=window.memory_series.host if window.memory_series else None,
         gpu_memory_series=window.memory_series.gpu if window.memory_series else None,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from vivace.measure.inside.stages.counted_step import CountedStep
 from vivace.measure.inside.stages.energy_tail import EnergyTail
 from vivace.measure.inside.stages.gradient_norms import GradientNorms
+from vivace.measure.inside.stages.histograms import Histograms
 from vivace.measure.inside.stages.late_flops import LateFlops
 from vivace.measure.inside.stages.line_sampling import LineSampling
 from vivace.measure.inside.stages.profiler import Profiler
@@ -34,6 +35,7 @@ class Course:
         self.profiler = Profiler(training)
         self.gaps = Profiler(training, gaps=True)
         self.syncs = SyncPoints(training)
+        self.histograms = Histograms(training)
         self.lines = LineSampling(training, self.profiler, self.gaps)
         self.second_look = SecondLook(training, self.lines)
         self.late_flops = LateFlops(training, self.counted, save)
@@ -45,6 +47,7 @@ class Course:
             self.profiler,  # from here on steps are slowed down
             self.gaps,
             self.syncs,
+            self.histograms,
             self.late_flops,  # late, because a compiled model may not fit uncompiled
             self.lines,  # last, because it may go on until the script ends
             self.second_look,

@@ -33,7 +33,7 @@ class WarmUp(Stage):
 
     def begin(self) -> bool:
         asked = self.training.request
-        after = asked.steps + asked.profile_steps + asked.sync_steps + NORM_STEPS + _SPARE_STEPS
+        after = asked.steps + asked.profile_steps + asked.sync_steps + asked.histogram_steps + NORM_STEPS + _SPARE_STEPS
         several = self.training.world > 1
         self.detector = WarmupDetector(asked.warmup_steps, several_ranks=several, steps_after=after)
         return True
