@@ -109,7 +109,7 @@ class Histograms(Stage):
             self._scale = factor.detach().clone() if isinstance(factor, torch.Tensor) else None
             return scaled
 
-        torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+        torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
