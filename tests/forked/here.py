@@ -21,6 +21,7 @@ from forked.process import ForkedProcess, can_fork
 
 from vivace.chaos import life as chaotic
 from vivace.cli.app import main
+from vivace.labs import running as labs
 from vivace.measure import command as measured
 from vivace.race import watching
 from vivace.tune import running
@@ -39,7 +40,7 @@ def _popen(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = No
 def forked_scripts() -> Iterator[None]:
     """Inside, the scripts that vivace measures or changes are forked."""
     with contextlib.ExitStack() as stack:
-        for module in (measured, running, watching, chaotic):
+        for module in (measured, running, watching, chaotic, labs):
             stack.enter_context(
                 patch.object(module, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": _popen}))
             )

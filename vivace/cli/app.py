@@ -35,6 +35,7 @@ _COMMANDS = {
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app", "race": "race:race",
     "score": "score:score", "hpo": "hpo:hpo", "chaos": "chaos:chaos", "explain": "explain:explain",
+    "lab": "lab:lab_app",
 }  # fmt: skip
 _START_A_COMMAND = ("measure", "check", "run", "tune", "submit", "race", "hpo", "chaos")
 

@@ -1,21 +1,43 @@
+# /// lab
+# day = 4
+# order = 3
+# title = "data parallelism under the hood"
+# goal = """
+# Average gradients over ranks while the backward pass still runs, and get the weights of one process to the last
+# digits."""
+# predict = """
+# A model has six parameters (13,856 bytes). How many messages does a step need on four ranks with one bucket per
+# parameter, and with one bucket for all? Which one sends more bytes?"""
+# compare = "Messages for each bucket size, and whether the bytes differ."
+# see = """
+# Buckets save messages, not bytes: 2 (N − 1)/N of the gradients in every row. One bucket for all sends the fewest
+# messages, but it can leave only when the last gradient is there: nothing overlaps. Torch's 25 MiB is the
+# compromise."""
+# hardware = """
+# With several GPUs the exchange hides behind the backward pass until the network is too slow: `vivace measure
+# --ranks` shows the exposed part."""
+# about_s = 6
+# course = ["DDP", "archives: tp_pi"]
+# commands = [
+#     "vivace measure --ranks 2 -- python train.py",
+# ]
+# ///
+
 # %% [markdown]
-# # Lab: data parallelism under the hood
-#
-# **Goal.** Average gradients over ranks while the backward pass still runs, and get the weights of one process to the last digits.
-#
-# **Predict first.** A model has six parameters (13,856 bytes). How many messages does a step need on four ranks with one bucket per parameter, and with one bucket for all? Which one
-# sends more bytes?
-#
 # On the command line: `python -m vivace.parallel.underhood data-parallel --ranks 4`. In Python:
 
 # %%
+from vivace.labs import Table
 from vivace.parallel.underhood.demonstrations import DEMONSTRATIONS
 from vivace.parallel.underhood.ranks import on_ranks
 
 shown = on_ranks(DEMONSTRATIONS["data-parallel"].run, 4)[0]  # the figures of rank 0
-for row in (shown.head, *shown.rows):
-    print(*row, sep=" | ")
+table = Table("bucket_bytes", "buckets", "messages", "sent_bytes", "gradient_bytes")
+for row in shown.rows:
+    table.add(*row)
+table.show()
 print(f"largest relative difference to one process: {shown.difference:.0e}")
+table.picture(x="bucket_bytes", y=["messages"], bars=True, title="messages a step by bucket size")
 
 # %% [markdown]
 # | bucket size | buckets | messages a step | bytes a step |
@@ -25,9 +47,6 @@ print(f"largest relative difference to one process: {shown.difference:.0e}")
 # | 25 MiB, torch's default | 1 | 6 | 20,784 |
 #
 # ([table](../../benchmarks/results/underhood.csv); the weights after three steps differ from those of one process by 2e-16)
-#
-# **What you see.** Buckets save messages, not bytes: 2 (N − 1)/N of the gradients in every row. One bucket for all sends the fewest messages, but it can leave only when the last gradient is
-# there: nothing overlaps. Torch's 25 MiB is the compromise.
 #
 # **Why it is right.** Each rank averages over its samples. The mean of these means is the mean over the batch if all ranks have equally many samples. Three things must hold:
 #
@@ -66,5 +85,3 @@ assert messages == 2 * (4 - 1)
 
 # %% [markdown]
 # **Read** [`data_parallel.py`](../../vivace/parallel/underhood/data_parallel.py): 120 lines. The test compares it with `DistributedDataParallel`, with accumulation and an unused layer.
-#
-# **On other hardware** with several GPUs the exchange hides behind the backward pass until the network is too slow: `vivace measure --ranks` shows the exposed part.

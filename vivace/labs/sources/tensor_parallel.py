@@ -1,20 +1,44 @@
+# /// lab
+# day = 4
+# order = 6
+# title = "tensor parallelism under the hood"
+# goal = """
+# Cut one transformer layer over ranks, in the course's eleven steps, and count its communications."""
+# predict = """
+# An MLP is two products, an attention is four. How many all-reduces does a transformer layer need for a forward
+# and a backward pass?"""
+# compare = "The all-reduces of one transformer layer, forward and backward."
+# see = """
+# Four, whatever the size: a column-parallel product hands its columns to a row-parallel product without a word,
+# and only the row-parallel one adds up. In the backward pass it is the other way round. Each all-reduce moves the
+# activations of the batch and the layer waits for it, so tensor parallelism belongs inside a node."""
+# hardware = """
+# The counts are the same. What changes is how long a layer waits: try `vivace plan` with 8 and with 16 GPUs of 8
+# per node."""
+# about_s = 6
+# course = ["archives: tensor parallel"]
+# commands = [
+#     "vivace plan llama-8b --cluster jean-zay-h100 --gpus 16",
+# ]
+# ///
+
 # %% [markdown]
-# # Lab: tensor parallelism under the hood
-#
-# **Goal.** Cut one transformer layer over ranks, in the course's eleven steps, and count its communications.
-#
-# **Predict first.** An MLP is two products, an attention is four. How many all-reduces does a transformer layer need for a forward and a backward pass?
-#
 # On the command line: `python -m vivace.parallel.underhood tensor --ranks 4`. In Python:
 
 # %%
+from vivace.labs import Table
 from vivace.parallel.underhood.demonstrations import DEMONSTRATIONS
 from vivace.parallel.underhood.ranks import on_ranks
 
 shown = on_ranks(DEMONSTRATIONS["tensor"].run, 4)[0]  # the figures of rank 0
-for row in (shown.head, *shown.rows):
-    print(*row, sep=" | ")
+table = Table("part", "all_reduces_forward", "all_reduces_backward", "sent_bytes")
+for row in shown.rows:
+    table.add(*row)
+table.show()
 print(f"largest relative difference to one process: {shown.difference:.0e}")
+table.picture(
+    x="part", y=["all_reduces_forward", "all_reduces_backward"], bars=True, title="communications on four ranks"
+)
 
 # %% [markdown]
 # | part | all-reduces forward | all-reduces backward |
@@ -23,9 +47,6 @@ print(f"largest relative difference to one process: {shown.difference:.0e}")
 # | transformer layer | 2 | 2 |
 #
 # ([table](../../benchmarks/results/underhood.csv); outputs and gradients differ from torch's own layer by 5e-16)
-#
-# **What you see.** Four, whatever the size: a column-parallel product hands its columns to a row-parallel product without a word, and only the row-parallel one adds up. In the backward
-# pass it is the other way round. Each all-reduce moves the activations of the batch and the layer waits for it, so tensor parallelism belongs inside a node.
 #
 # | step of the course | here |
 # |---|---|
@@ -66,5 +87,3 @@ assert messages == 2 * (4 - 1)
 
 # %% [markdown]
 # **Read** [`tensor.py`](../../vivace/parallel/underhood/tensor.py). [The test](../../tests/parallel/underhood/test_underhood.py) checks each step on four ranks.
-#
-# **On other hardware** the counts are the same. What changes is how long a layer waits: try `vivace plan` with 8 and with 16 GPUs of 8 per node.
