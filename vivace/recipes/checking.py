@@ -28,6 +28,7 @@ def check(recipe: Recipe, world: int = 1) -> None:
     _durations(recipe)
     _schedule(recipe)
     _optimizer(recipe)
+    _mup(recipe)
     _images_only(recipe)
     _phases(recipe)
     _shares(recipe, world)
@@ -114,6 +115,25 @@ def _optimizer(recipe: Recipe) -> None:
         )
     if optim.ema is not None and name == "schedulefree":
         _refuse("optim.ema", "schedulefree averages the weights itself", "leave it out")
+
+
+def _mup(recipe: Recipe) -> None:
+    model, sizes = recipe.model, recipe.model.sizes
+    if model.mup_base_width is None:
+        if model.mup_base_heads is not None:
+            _refuse("model.mup_base_heads", "there is no base width", "--set model.mup_base_width=128")
+        return
+    if model.name != "gpt":
+        _refuse("model.mup_base_width", f"the widths of {model.name} are not known", "model.name = gpt")
+    if recipe.optim.name != "adamw":
+        _refuse(
+            "model.mup_base_width", f"its rates are those of adamw, not of {recipe.optim.name}", "optim.name = adamw"
+        )
+    heads = model.mup_base_heads or sizes.heads
+    if model.mup_base_width % heads:
+        _refuse(
+            "model.mup_base_width", f"{model.mup_base_width} is no multiple of {heads} heads", f"a multiple of {heads}"
+        )
 
 
 def _images_only(recipe: Recipe) -> None:

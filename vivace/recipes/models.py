@@ -15,9 +15,10 @@ from vivace.recipes.recipe import Recipe
 from vivace.train.models.cifar_net import CifarNet
 from vivace.train.models.gpt import GPT
 from vivace.train.models.initial import fill, gpt_rule
+from vivace.train.models.mup import MuP
 from vivace.train.models.resnet import NAMES, by_name
 
-__all__ = ["build_model", "logits_of"]
+__all__ = ["build_model", "logits_of", "mup_of"]
 
 _OWN = ("gpt", "cifarnet", *NAMES)
 _LIBRARIES = {"torchvision": "vision", "timm": "vision", "hf": "text"}
@@ -52,6 +53,14 @@ def logits_of(output: Any) -> Tensor:
     return logits
 
 
+def mup_of(recipe: Recipe) -> MuP | None:
+    """None without ``model.mup_base_width``."""
+    model = recipe.model
+    if model.mup_base_width is None:
+        return None
+    return MuP(model.sizes, model.mup_base_width, model.mup_base_heads or model.sizes.heads)
+
+
 def _gpt(recipe: Recipe, device: torch.device) -> GPT:
     """The same first weights as those of the layout engine: they follow from the seed and the parameters' names."""
     sizes, seq_len = recipe.model.sizes, recipe.data.seq_len
@@ -59,7 +68,11 @@ def _gpt(recipe: Recipe, device: torch.device) -> GPT:
         model = GPT(sizes, seq_len)
     model.to_empty(device=device)
     tie(model)
-    fill(model, recipe.seed, gpt_rule(sizes.layers), {COPY: ORIGINAL} if model.tied else None)
+    mup = mup_of(recipe)
+    rule = gpt_rule(sizes.layers) if mup is None else mup.rule()
+    fill(model, recipe.seed, rule, {COPY: ORIGINAL} if model.tied else None)
+    if mup is not None:
+        mup.scale(model)
     model.set_positions(torch.arange(seq_len, device=device))
     return model
 

@@ -79,6 +79,7 @@ def _limits(recipe: Recipe) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     tokens, name = recipe.model.name == "gpt", recipe.data.train or ""
     return {
         "model.name": (recipe.model.name, MODELS),
+        "model.mup_base_width": (recipe.model.mup_base_width, (None,)),
         "model.stem": (recipe.model.stem, ("imagenet",)),
         "data.train": (
             name,

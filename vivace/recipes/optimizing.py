@@ -12,9 +12,14 @@ from torch import Tensor, nn
 from vivace.methods.optim import Lamb, Lars, Lion, Muon, ScheduleFreeAdamW, Shampoo
 from vivace.methods.schedule import SCHEDULES
 from vivace.recipes.course import Course
+from vivace.recipes.models import mup_of
 from vivace.recipes.recipe import Recipe
+from vivace.train.models.mup import MuP
 
-__all__ = ["Average", "make_optimizer", "make_rate", "weights_of_evaluation"]
+__all__ = ["RATE_FACTOR", "Average", "make_optimizer", "make_rate", "weights_of_evaluation"]
+
+RATE_FACTOR = "rate_factor"
+"""Key of a group of parameters whose learning rate is so many times that of the recipe."""
 
 _KINDS: dict[str, tuple[Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
     "adamw": (torch.optim.AdamW, {}),
@@ -44,10 +49,24 @@ def make_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         {"params": [each for each in every if each.ndim > 1], "weight_decay": optim.weight_decay},
         {"params": vectors, "weight_decay": optim.weight_decay if optim.decay_vectors else 0.0},
     ]
+    if (mup := mup_of(recipe)) is not None and mup.ratio != 1:
+        groups = _split_by_width(model, groups, mup)
     optimizer = kind([group for group in groups if group["params"]], lr=optim.lr, **options)
     if isinstance(optimizer, Muon):
         optimizer.leave_to_adamw(_ends_of(model))
     return optimizer
+
+
+def _split_by_width(model: nn.Module, groups: list[dict[str, Any]], mup: MuP) -> list[dict[str, Any]]:
+    """Hidden matrices in groups of their own. AdamW decays by rate x weight_decay: that product stays."""
+    hidden = {each for name, each in model.named_parameters() if mup.is_hidden(name, each.ndim)}
+    split = []
+    for group in groups:
+        split.append({**group, "params": [each for each in group["params"] if each not in hidden], RATE_FACTOR: 1.0})
+        own = [each for each in group["params"] if each in hidden]
+        decay = group["weight_decay"] * mup.ratio
+        split.append({"params": own, "weight_decay": decay, RATE_FACTOR: 1 / mup.ratio})
+    return split
 
 
 def _ends_of(model: nn.Module) -> list[Tensor]:

@@ -67,6 +67,10 @@ class ModelPart(Part):
     args: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of the model's function")
     stem: Literal["imagenet", "cifar"] = Field("imagenet", description="of resnets; cifar: 3x3, no pooling, for 32x32")
     sizes: TransformerSizes = Field(default_factory=TransformerSizes, description="of gpt")
+    mup_base_width: int | None = Field(
+        None, ge=1, description="µP, of gpt with adamw: a rate tuned at this hidden width stays right at sizes.hidden"
+    )
+    mup_base_heads: int | None = Field(None, ge=1, description="heads at that width; none: as many as sizes.heads")
 
 
 class DataPart(Part):

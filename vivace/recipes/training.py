@@ -28,7 +28,7 @@ from vivace.recipes.feeding import Batch, Feed
 from vivace.recipes.logs import Log
 from vivace.recipes.meters import Meters, flops_per_sample
 from vivace.recipes.models import build_model, logits_of
-from vivace.recipes.optimizing import Average, make_optimizer, make_rate, weights_of_evaluation
+from vivace.recipes.optimizing import RATE_FACTOR, Average, make_optimizer, make_rate, weights_of_evaluation
 from vivace.recipes.own_code import is_own_code, load_function
 from vivace.recipes.recipe import Recipe
 from vivace.recipes.sources import Source, open_source
@@ -71,7 +71,7 @@ class Training:
         recipe, course = self.recipe, self.course
         epoch, size = course.place(self.step).epoch, course.image_size(self.step)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.rate(self.step)
+            group["lr"] = self.rate(self.step) * group.get(RATE_FACTOR, 1.0)
         pieces = list(batch.parts(recipe.accumulate))
         losses = []
         for number, piece in enumerate(pieces):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vivace.records.transformer import TransformerSizes
 
-__all__ = ["GPT", "Block", "CausalAttention"]
+__all__ = ["GPT", "Attention", "Block", "CausalAttention"]
 
 
 class GPT(nn.Module):
@@ -29,6 +29,8 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleDict({str(layer): Block(sizes) for layer in range(sizes.layers)})
         self.norm: nn.Module | None = _norm(sizes)
         self.output: nn.Linear | None = nn.Linear(sizes.hidden, sizes.vocab, bias=False)
+        self.logit_factor = 1.0
+        """Of the output; see ``vivace.train.models.mup``."""
         # No buffers: ranks that split a sequence have different positions, and DDP makes buffers alike.
         self.rotary = self.position_ids = torch.empty(0, device="cpu")
 
@@ -46,7 +48,8 @@ class GPT(nn.Module):
         for block in self.blocks.values():
             x = block(x, self.rotary)
         if self.norm is not None and self.output is not None:
-            x = self.output(self.norm(x))
+            x = self.norm(x)
+            x = self.output(x if self.logit_factor == 1.0 else x * self.logit_factor)
         return x
 
 
@@ -91,9 +94,12 @@ class Attention(nn.Module):
 class CausalAttention(nn.Module):
     """(batch, heads, tokens, head size); key-value heads may be fewer (grouped queries)."""
 
+    scale: float | None = None
+    """Of the scores; None: one over the root of the head size."""
+
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         grouped = query.shape[1] != key.shape[1]
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=grouped)
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.scale, enable_gqa=grouped)
 
 
 class FeedForward(nn.Module):
