@@ -24,6 +24,7 @@ from vivace.tune import proving, searching
 from vivace.tune.attempts import Search
 from vivace.tune.diagnosis import worth_of
 from vivace.tune.references import measured
+from vivace.tune.switchback import Sorted
 from vivace.tune.trials import TrialSettings
 
 BASE_MS = 100.0
@@ -45,6 +46,7 @@ class World:
     message: str = ""
     compile_s: float = 0.0  # of each compiled set, the first time
     machine: Sequence[float] = ()  # its speed at each trial, in order; 1 after the last
+    sorted: Sorted = Sorted()  # what was seen where practices were switched inside one process
     budget_s: float = 1e4
     prefix: tuple[str, ...] = ()
     folder: Path = Path("runs/train-001")
@@ -132,6 +134,7 @@ def finding(word: str, exposed_ms: float, m: Measurement) -> Finding:
 def search_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Search]:
     def search(world: World) -> Search:
         monkeypatch.setattr(searching, "diagnose", world.findings)
+        monkeypatch.setattr(searching, "sort_out", lambda *_: world.sorted)
         found = searching.baseline_of(world, ALLOWED, reserve_trials=4)  # type: ignore[arg-type]
         searching.search(found)
         return found
@@ -265,6 +268,20 @@ def test_what_was_found_is_tried_at_once_and_kept(search_in):
     assert set(found.words) == {"channels_last", "bf16", "metric_checks"}
     assert names(world) == ["baseline", "baseline-again", "try-together"]
     assert found.unproven == set(found.words)
+
+
+def test_what_is_doubtful_is_tried_last_and_kept_where_it_helps(search_in):
+    """On a GPU, what did not pay inside one process gets its trial after all others."""
+    world = World(
+        {"metric_checks": 1.3, "channels_last": 1.2, "bf16": 2.0, "fused_optimizer": 1.0},
+        sorted=Sorted(pay=("bf16",), try_last=("metric_checks", "fused_optimizer")),
+    )
+    found = search_in(world)
+    ran = [name for name in names(world) if "repeat" not in name]
+    assert ran[2:] == ["try-together", "try-metric_checks", "try-fused_optimizer"]
+    assert not {"metric_checks", "fused_optimizer"} & {*world.trials[2].practices}
+    assert set(found.words) == {"channels_last", "bf16", "metric_checks"}
+    assert found.rejected["fused_optimizer"].reason is Rejection.NO_GAIN
 
 
 def test_where_that_crashes_they_are_tried_one_by_one(search_in):

@@ -68,6 +68,9 @@ def test_what_pays_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found = sort_out(bench(tmp_path, said), trial(), trial(), [arm.word for arm in arms])
     assert found == Sorted(("bf16",), (arms[1],))
     assert "bf16 1.30×, channels_last 0.99×, fused_optimizer 1.01×" in said[0]
+    on_gpu = SimpleNamespace(measurement=measurement(on_gpu=True), seconds=30.0, name="again")
+    found = sort_out(bench(tmp_path, said), on_gpu, on_gpu, [arm.word for arm in arms])
+    assert found == Sorted(("bf16",), try_last=("channels_last",))  # never left out on its word alone
 
 
 @pytest.mark.parametrize(
@@ -83,5 +86,3 @@ def test_where_it_saves_nothing_it_is_not_done(words, fields, prefix, tmp_path: 
     monkeypatch.setattr(switchback, "_run", lambda *_: pytest.fail("a process was started"))
     again = trial(**fields)
     assert sort_out(bench(tmp_path, [], prefix=prefix), again, again, words) == Sorted()
-    on_gpu = SimpleNamespace(measurement=measurement(on_gpu=True), seconds=30.0, name="again")
-    assert sort_out(bench(tmp_path, []), on_gpu, on_gpu, ["bf16", "channels_last"]) == Sorted()

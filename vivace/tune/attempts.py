@@ -74,6 +74,8 @@ class Search:
     """Words that were run, kept or not."""
     promising: set[str] = field(default_factory=set)
     """Words that paid where practices were switched inside one process."""
+    doubtful: tuple[str, ...] = ()
+    """Words that did not, on a GPU: they are tried last."""
     last: Trial | None = None
     """The last trial of one more practice."""
     repeats_s: float = 0.0

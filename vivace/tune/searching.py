@@ -50,17 +50,26 @@ def search(found: Search) -> None:
         _other_ways(found, word, kept)
     _feed_faster(found)
     _look_again_while_it_pays(found, [])
+    _try_what_is_doubtful(found)
     found.finish()
 
 
 def _sorted_out(found: Search, words: list[str]) -> list[str]:
-    """Without what does not pay where practices are switched inside one process."""
+    """Without what does not pay where practices are switched inside one process; on a GPU that comes last."""
     seen = sort_out(found.bench, found.baseline, found.again, words)
     found.promising.update(seen.pay)
     for arm in seen.do_not_pay:
         found.pass_over(arm)
-    useless = {arm.word for arm in seen.do_not_pay}
-    return [word for word in words if word not in useless]
+    found.doubtful = seen.try_last
+    passed = {arm.word for arm in seen.do_not_pay} | set(found.doubtful)
+    return [word for word in words if word not in passed]
+
+
+def _try_what_is_doubtful(found: Search) -> None:
+    words, found.doubtful = found.doubtful, ()
+    for word in words:
+        if found.is_open(word):
+            found.attempt(word)
 
 
 def _look_again_while_it_pays(found: Search, slow: list[str]) -> list[str]:
@@ -168,7 +177,8 @@ def _look_again(found: Search, slow: list[str]) -> tuple[list[str], list[str]]:
 def _not_settled(found: Search, now: tuple[Finding, ...]) -> list[str]:
     """What was found now and is neither kept nor settled."""
     found.look_at(now)
-    return [word for word in candidates(now, measured(found.best), found.allowed) if found.is_open(word)]
+    words = candidates(now, measured(found.best), found.allowed)
+    return [word for word in words if found.is_open(word) and word not in found.doubtful]
 
 
 def _other_ways(found: Search, word: str, kept: bool) -> None:

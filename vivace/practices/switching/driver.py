@@ -12,14 +12,14 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from vivace.measure.inside.leaving import Exit
 from vivace.measure.inside.steps.cycles import Cycles
 from vivace.practices.engine.change import NotApplicable
 from vivace.practices.engine.parts import Parts
 from vivace.practices.switching.arms import Arms
+from vivace.practices.switching.clocks import Clock, HostClock, clock_for
 from vivace.practices.switching.live import Live
 from vivace.practices.switching.pairs import LOOKS, Estimate, estimate
 from vivace.practices.switching.windows import Windows
@@ -54,7 +54,8 @@ class Driver:
         self.total: ArmSeen | None = None
         self.steps = 0
         self.step_s = 0.0
-        self.last: float | None = None
+        self.clock: Clock = HostClock()
+        self.last: Any = None
         self.began: float | None = None
         self.trying: str | None = None
         self.base: tuple[str, ...] = ()
@@ -68,22 +69,17 @@ class Driver:
         return os.getpid() == self.pid and not self.done
 
     def on_cycle(self) -> None:
-        now = self._clock()
-        took = now - self.last if self.last is not None else None
-        self.last = now
         self.steps += 1
-        if took is None or self.steps <= _FIRST_STEPS:
-            if self.steps == _FIRST_STEPS:
-                self._begin(now)
+        if self.steps < _FIRST_STEPS:
+            return
+        if self.steps == _FIRST_STEPS:
+            self._begin()
         elif self.windows is None:
-            self._warm_up(took)
+            self._warm_up(self.clock.seconds(self.last, self.clock.mark()))
         else:
-            self._compare(now)
-
-    def _clock(self) -> float:
-        if (self.windows is None or self.windows.reads_clock()) and torch.cuda.is_available():
-            torch.cuda.synchronize()
-        return time.perf_counter()
+            self._compare(self.clock.mark() if self.windows.reads_clock() else None)
+        if self.windows is None and not self.done:
+            self.last = self.clock.mark()
 
     @property
     def live(self) -> Live:
@@ -91,8 +87,9 @@ class Driver:
 
     # -- one arm after the other ---------------------------------------------------------------------------------------
 
-    def _begin(self, now: float) -> None:
-        self.began = now
+    def _begin(self) -> None:
+        self.clock = clock_for(self.parts.met)
+        self.began = time.perf_counter()
         with contextlib.suppress(NotApplicable):
             self.arms.switch_to(self.kept, self.live)
         self._next()
@@ -139,23 +136,26 @@ class Driver:
             self._next()
             return
         self.step_s = min(self.warm)
-        self.windows = Windows(self.step_s)
+        self.windows = Windows(self.step_s, self.clock)
         self._switch(self.windows.arm_is_on)
 
     def _is_steady(self) -> bool:
         return self.warm[-1] <= _STEADY * min(self.warm)
 
-    def _compare(self, now: float) -> None:
+    def _compare(self, now: Any) -> None:
         assert self.windows is not None
         self._switch(self.windows.step(now))
         self._tell()
         if not self.windows.whole:
             return
         if self.windows.pairs >= LOOKS[0] and self._is_time_to_look():
-            found = estimate(self.windows.seconds[False], self.windows.seconds[True])
+            seconds = self.windows.seconds
+            found = estimate(seconds[False], seconds[True])
             state = self._judge(found)
             if state is not ArmState.UNDECIDED or self.windows.pairs >= LOOKS[-1] or self._left_s() <= 0:
                 self._settle(state, found)
+            else:
+                self.windows.drop_a_step()  # looking may have waited for the GPU
 
     def _is_time_to_look(self) -> bool:
         assert self.windows is not None
