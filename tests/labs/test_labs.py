@@ -18,6 +18,7 @@ from vivace.labs.catalogue import Lab, all_labs, find_lab
 from vivace.labs.cells import cells
 from vivace.labs.header import split_source
 from vivace.labs.page import notebook, page
+from vivace.labs.running import run_lab
 
 HEADER = """# /// lab
 # day = 1
@@ -92,3 +93,13 @@ def test_a_notebook_runs_in_a_real_kernel(tmp_path: Path) -> None:
     assert "largest relative difference to one process" in printed
     assert any("Figure" in output.get("data", {}).get("text/plain", "") for output in outputs)
     assert list(tmp_path.iterdir()) == []  # files are written by `vivace lab run` alone
+
+
+def test_a_package_that_is_not_installed_is_named_with_how_to_get_it(tmp_path: Path) -> None:
+    lab = find_lab("jax_side_by_side")
+    with (
+        patch("vivace.labs.running.importlib.util.find_spec", lambda name: None if name == "jax" else name),
+        pytest.raises(UserError, match="the lab jax_side_by_side needs jax") as refused,
+    ):
+        run_lab(lab, tmp_path, small=True)
+    assert refused.value.hint == "pip install 'vivace[jax]'"
