@@ -29,6 +29,7 @@ def check(recipe: Recipe, world: int = 1) -> None:
     _schedule(recipe)
     _optimizer(recipe)
     _mup(recipe)
+    _objective(recipe)
     _images_only(recipe)
     _phases(recipe)
     _shares(recipe, world)
@@ -133,6 +134,20 @@ def _mup(recipe: Recipe) -> None:
     if model.mup_base_width % heads:
         _refuse(
             "model.mup_base_width", f"{model.mup_base_width} is no multiple of {heads} heads", f"a multiple of {heads}"
+        )
+
+
+def _objective(recipe: Recipe) -> None:
+    model, hides = recipe.model, recipe.objective.name == "masked"
+    if hides and (model.name != "gpt" or recipe.data.kind != "tokens"):
+        _refuse("objective.name", f"masked hides tokens of gpt, and model.name is {model.name}", "model.name = gpt")
+    if hides and (recipe.data.train or "").partition(":")[0].endswith(".py"):
+        _refuse("objective.name", "data of your own bring their own targets", "a token file, a .txt, or generated")
+    if hides and model.sizes.causal:
+        _refuse("model.sizes.causal", "a masked token is found from both sides", "--set model.sizes.causal=false")
+    if model.name == "gpt" and not hides and not model.sizes.causal:
+        _refuse(
+            "model.sizes.causal", "each token would see the next one, its target", "true, or objective.name = masked"
         )
 
 

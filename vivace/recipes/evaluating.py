@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vivace.recipes.feeding import Batch
+from vivace.recipes.masking import IGNORED
 from vivace.recipes.models import logits_of
 
 __all__ = ["Evaluated", "evaluate"]
@@ -64,10 +65,10 @@ def _sums(logits: Tensor, targets: Tensor, loss_of: Callable[[Tensor, Tensor], T
         loss, right, count = (
             loss_of(logits, targets).double() * samples,
             logits.new_zeros((), dtype=torch.float64),
-            samples,
+            logits.new_tensor(samples, dtype=torch.float64),
         )
     else:
         logits, targets = logits.flatten(0, -2).float(), targets.flatten()
         loss = F.cross_entropy(logits, targets, reduction="sum").double()
-        right, count = (logits.argmax(-1) == targets).sum().double(), len(targets)
-    return torch.stack([loss, right, *torch.tensor([count, samples], dtype=torch.float64, device=loss.device)])
+        right, count = (logits.argmax(-1) == targets).sum().double(), (targets != IGNORED).sum().double()
+    return torch.stack([loss, right, count, loss.new_tensor(samples)])

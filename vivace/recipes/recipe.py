@@ -17,8 +17,8 @@ from vivace.records.base import Part, Record
 from vivace.records.transformer import TransformerSizes
 
 __all__ = [
-    "OPTIMIZERS", "AugmentPart", "CheckpointPart", "DataPart", "FaultPart", "LogPart", "ModelPart", "OptimPart",
-    "Phase", "Recipe", "SchedulePart", "SpeedPart", "ValidationPart",
+    "OPTIMIZERS", "AugmentPart", "CheckpointPart", "DataPart", "FaultPart", "LogPart", "ModelPart", "ObjectivePart",
+    "OptimPart", "Phase", "Recipe", "SchedulePart", "SpeedPart", "ValidationPart",
 ]  # fmt: skip
 
 OPTIMIZERS = ("adamw", "lamb", "larc", "lars", "lion", "muon", "nadamw", "schedulefree", "sgd", "shampoo")
@@ -113,6 +113,13 @@ class AugmentPart(Part):
     magnitude: int = Field(9, ge=0, le=30, description="of randaugment")
     mixup: float = Field(0.0, ge=0, description="alpha; 0: none")
     cutmix: float = Field(0.0, ge=0, description="alpha; 0: none. With mixup: one of the two in each batch")
+
+
+class ObjectivePart(Part):
+    name: Literal["targets", "masked"] = Field(
+        "targets", description="targets: what the data give, a class or the next token; masked: hidden tokens (BERT)"
+    )
+    mask_share: float = Field(0.15, gt=0, lt=1, description="of masked: so many of a sequence's tokens")
 
 
 class OptimPart(Part):
@@ -212,6 +219,7 @@ class Recipe(Record):
     model: ModelPart = Field(default_factory=ModelPart)
     data: DataPart = Field(default_factory=DataPart)
     augment: AugmentPart = Field(default_factory=AugmentPart)
+    objective: ObjectivePart = Field(default_factory=ObjectivePart)
     optim: OptimPart = Field(default_factory=OptimPart)
     schedule: SchedulePart = Field(default_factory=SchedulePart)
     speed: SpeedPart = Field(default_factory=SpeedPart)

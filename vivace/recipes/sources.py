@@ -181,8 +181,9 @@ class TokenSource:
 
     classes: int | None = None
 
-    def __init__(self, tokens: np.ndarray, seq_len: int, vocab: int | None, name: str) -> None:
-        self._tokens, self._seq_len, self._vocab = tokens, seq_len, vocab
+    def __init__(self, tokens: np.ndarray, seq_len: int, vocab: int | None, name: str, reserved: int = 0) -> None:
+        """``reserved``: so many of the vocabulary's last tokens may not be in the data."""
+        self._tokens, self._seq_len, self._vocab, self._reserved = tokens, seq_len, vocab, reserved
         self._windows = (len(tokens) - 1) // seq_len
         if self._windows < 1:
             raise UserError(
@@ -196,10 +197,11 @@ class TokenSource:
         indices = np.array([key.number for key in keys])
         places = indices[:, None] * self._seq_len + np.arange(self._seq_len + 1)
         windows = torch.from_numpy(self._tokens[places].astype(np.int64))
-        if self._vocab is not None and int(windows.max()) >= self._vocab:
+        if self._vocab is not None and int(windows.max()) >= self._vocab - self._reserved:
+            mask = ", whose last token is the mask" if self._reserved else ""
             raise DataError(
-                f"the data have the token {int(windows.max())}, and model.sizes.vocab is {self._vocab}",
-                hint=f"--set model.sizes.vocab={int(windows.max()) + 1} or more",
+                f"the data have the token {int(windows.max())}, and model.sizes.vocab is {self._vocab}{mask}",
+                hint=f"--set model.sizes.vocab={int(windows.max()) + 1 + self._reserved} or more",
             )
         return Fetched(windows[:, :-1], windows[:, 1:], torch.from_numpy(indices))
 
@@ -232,19 +234,19 @@ class GeneratedTokens:
 
 def _tokens(recipe: Recipe, name: str, train: bool) -> Source:
     data = recipe.data
-    vocab = recipe.model.sizes.vocab
+    vocab, reserved = recipe.model.sizes.vocab, int(recipe.objective.name == "masked")
     if is_own_code(name):
         key = "data.train" if train else "data.val"
         return OwnSource(load_function(name, key)(), key, None)
     if name == "generated":
         return GeneratedTokens(
-            data.samples if train else min(data.samples, 256), data.seq_len, vocab, 2 * recipe.seed + train
+            data.samples if train else min(data.samples, 256), data.seq_len, vocab - reserved, 2 * recipe.seed + train
         )
-    tokens = _token_file(Path(name), vocab)
+    tokens = _token_file(Path(name), vocab - reserved)
     if data.val_share:
         border = len(tokens) - int(len(tokens) * data.val_share)
         tokens = tokens[:border] if train else tokens[border:]
-    return TokenSource(tokens, data.seq_len, vocab if recipe.model.name == "gpt" else None, name)
+    return TokenSource(tokens, data.seq_len, vocab if recipe.model.name == "gpt" else None, name, reserved)
 
 
 def _token_file(path: Path, vocab: int) -> np.ndarray:

@@ -26,6 +26,7 @@ from vivace.recipes.evaluating import Evaluated, evaluate
 from vivace.recipes.faults import Faults, total_norm
 from vivace.recipes.feeding import Batch, Feed
 from vivace.recipes.logs import Log
+from vivace.recipes.masking import masked
 from vivace.recipes.meters import Meters, flops_per_sample
 from vivace.recipes.models import build_model, logits_of
 from vivace.recipes.optimizing import RATE_FACTOR, Average, make_optimizer, make_rate, weights_of_evaluation
@@ -142,7 +143,7 @@ def build(recipe: Recipe, folder: Path | None, world: distributed.World) -> Trai
     """Everything a rank needs; the process group exists if there are several."""
     device = world.device
     _set_switches(recipe)
-    source, val = open_source(recipe, train=True), open_source(recipe, train=False)
+    source, val = (masked(recipe, open_source(recipe, train=train)) for train in (True, False))
     assert source is not None, "checked: a recipe names its training data"
     if recipe.data.kind == "images" and source.classes is None:
         raise UserError("data.classes: the data do not say how many classes there are", hint="--set data.classes=10")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vivace.records.transformer import TransformerSizes
 
-__all__ = ["GPT", "Attention", "Block", "CausalAttention"]
+__all__ = ["GPT", "Attention", "Block", "CausalAttention", "FullAttention"]
 
 
 class GPT(nn.Module):
@@ -76,7 +76,7 @@ class Attention(nn.Module):
         self.key = nn.Linear(hidden, kv_width, bias=sizes.biases)
         self.value = nn.Linear(hidden, kv_width, bias=sizes.biases)
         self.out = nn.Linear(hidden, hidden, bias=sizes.biases)
-        self.core: nn.Module = CausalAttention()
+        self.core: nn.Module = CausalAttention() if sizes.causal else FullAttention()
         """Queries, keys and values of all heads in, their attention out; context parallelism puts its own here."""
 
     def forward(self, x: Tensor, rotary: Tensor) -> Tensor:
@@ -96,10 +96,19 @@ class CausalAttention(nn.Module):
 
     scale: float | None = None
     """Of the scores; None: one over the root of the head size."""
+    is_causal = True
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         grouped = query.shape[1] != key.shape[1]
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=self.scale, enable_gqa=grouped)
+        return F.scaled_dot_product_attention(
+            query, key, value, is_causal=self.is_causal, scale=self.scale, enable_gqa=grouped
+        )
+
+
+class FullAttention(CausalAttention):
+    """Each token looks at all others, for masked language models."""
+
+    is_causal = False
 
 
 class FeedForward(nn.Module):
