@@ -40,6 +40,7 @@ MAY_IMPORT_TORCH = (
     "vivace.plan.images.zoo",
     "vivace.parallel.",
     "vivace.scale.",
+    "vivace.labs.sources.",  # run as scripts
     "vivace.hpo.ray_tune.",  # needs ray, which may not be there either
     "vivace.train.",
     *(
@@ -52,6 +53,7 @@ MAY_IMPORT_TORCH = (
             "feeding",
             "logs",
             "loop",
+            "masking",
             "meters",
             "models",
             "optimizing",

@@ -46,7 +46,7 @@ class World:
     message: str = ""
     compile_s: float = 0.0  # of each compiled set, the first time
     machine: Sequence[float] = ()  # its speed at each trial, in order; 1 after the last
-    sorted: Sorted = Sorted()  # what was seen where practices were switched inside one process
+    sorted: Sorted = field(default_factory=Sorted)  # what was seen where practices were switched inside one process
     budget_s: float = 1e4
     prefix: tuple[str, ...] = ()
     folder: Path = Path("runs/train-001")
