@@ -48,7 +48,10 @@ def refusal(line: str) -> str | None:
     try:
         while words and hasattr(command, "commands"):
             command.parse_args(context, list(words))  # `vivace plan MODEL` means `vivace plan model MODEL`
-            _, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
+            words = [*context._protected_args, *context.args]
+            if not words and command.invoke_without_command:  # `vivace hardware --gpus`
+                return None
+            _, command, words = command.resolve_command(context, words)
             context = new_context(command, context)
         command.make_parser(context).parse_args(list(words))
     except Exception as error:  # click's UsageError, in whichever copy of click typer uses

@@ -30,7 +30,7 @@ _STDERR = 2
 # Each sub-command, and where it is. Only the one that is asked for is imported: together they take half a second.
 _COMMANDS = {
     "measure": "measure:measure", "check": "check:check", "run": "run:run", "tune": "tune:tune",
-    "practices": "practices:practices", "hardware": "hardware:hardware", "plan": "plan:plan_app",
+    "practices": "practices:practices", "hardware": "hardware:hardware_app", "plan": "plan:plan_app",
     "train": "train:train", "recipe": "recipe:recipe_app",
     "submit": "submit:submit", "queue": "queue:queue", "logs": "logs:logs", "status": "status:status",
     "cancel": "queue:cancel", "report": "report:report", "find": "find:find_app", "race": "race:race",

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from vivace.cli.console import make_console
 from vivace.cli.hardware_cluster import print_clusters
+from vivace.cli.hardware_fit import occupancy, tiles
 from vivace.cli.hardware_gpu import gpu_as_json, print_gpu
 from vivace.hardware.catalogue import Catalogue, clusters_of, load_catalogue
 from vivace.hardware.machine import this_machine
@@ -21,10 +22,16 @@ from vivace.plan.machines.gpu_names import known_gpu
 from vivace.records.machine import Cpu, Gpu, Machine
 from vivace.report.fitting import FittingTable
 
-__all__ = ["hardware"]
+__all__ = ["hardware_app"]
+
+hardware_app = typer.Typer(invoke_without_command=True)
+hardware_app.command("occupancy")(occupancy)
+hardware_app.command("tiles")(tiles)
 
 
+@hardware_app.callback()
 def hardware(
+    context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")] = False,
     gpus: Annotated[bool, typer.Option("--gpus", help="List the GPUs in the catalogue.")] = False,
     gpu: Annotated[
@@ -51,8 +58,14 @@ def hardware(
 
         vivace hardware --gpus --json        peaks, bandwidths and their sources
 
+        vivace hardware occupancy --gpu A100 --threads 256 --registers 64      resident warps of a kernel
+
+        vivace hardware tiles 2304 1664 4096 --gpu A100      tiles and waves of a matrix product
+
     Add your own GPUs and clusters with TOML files in ~/.config/vivace/ or $VIVACE_CATALOGUE.
     """
+    if context.invoked_subcommand is not None:
+        return
     if cluster is not None:
         specs = clusters_of(cluster)
         if json:

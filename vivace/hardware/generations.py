@@ -1,6 +1,6 @@
 """What all GPUs of one compute capability share: the units of a multiprocessor (SM) and the number formats.
 
-Reads ``compute_capabilities.toml``. Called by ``vivace hardware --gpu``. A value that no source gives is None.
+Reads ``compute_capabilities.toml``. Called by ``vivace hardware``. A value that no source gives is None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ BYTES_PER_REGISTER = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """One compute capability. ``l1_shared_kib`` is the memory that L1 and shared memory divide between them."""
+    """One compute capability. ``l1_shared_kib`` is the memory that L1 and shared memory divide between them.
+
+    A block gets shared memory in units of ``shared_unit_bytes``; the driver adds ``reserved_shared_bytes`` to
+    each, where it reserves any.
+    """
 
     registers_per_sm: int
     max_warps_per_sm: int
@@ -33,6 +37,8 @@ class Generation:
     tensor_core_generation: int | None = None
     tensor_core_formats: tuple[str, ...] = ()
     cuda_core_formats: tuple[str, ...] = ()
+    shared_unit_bytes: int | None = None
+    reserved_shared_bytes: int | None = None
 
     @property
     def register_kib_per_sm(self) -> float:
