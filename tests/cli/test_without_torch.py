@@ -47,6 +47,7 @@ MAY_IMPORT_TORCH = (
         f"vivace.recipes.{name}"
         for name in (
             "augmenting",
+            "contrastive",
             "decoding",
             "evaluating",
             "faults",

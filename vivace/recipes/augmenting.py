@@ -43,6 +43,7 @@ class Augment:
         self._asked, self._classes, self._rank, self._seed = recipe.augment, classes, rank, recipe.seed
         self._images = recipe.data.kind == "images"
         self._resizes = recipe.data.resident or recipe.data.train == "generated"
+        self._pairs = recipe.objective.name == "contrastive"
         self.normalise = Normalise(recipe, device)
 
     def __call__(self, batch: Batch, step: int, part: int, epoch: int, size: int) -> tuple[Tensor, Tensor]:
@@ -50,9 +51,16 @@ class Augment:
             return batch.inputs, batch.targets
         draws = torch.Generator().manual_seed(zlib.crc32(f"{self._seed}:{step}:{part}:{self._rank}".encode()))
         images = batch.inputs
+        if self._pairs:
+            return self.views(images, size, draws), batch.targets
         if images.dtype == torch.uint8:
             images = self._pixels(images, batch.indices, epoch, size, draws)
         return self._mixed(self.normalise(images), batch.targets, draws)
+
+    def views(self, images: Tensor, size: int, draws: torch.Generator) -> Tensor:
+        """Two of each image, drawn apart: all first ones, then all second ones."""
+        nothing = images.new_empty(0)  # no index and no epoch: flips that alternate are refused
+        return self.normalise(torch.cat([self._pixels(images, nothing, 0, size, draws) for _ in range(2)]))
 
     def _pixels(self, images: Tensor, indices: Tensor, epoch: int, size: int, draws: torch.Generator) -> Tensor:
         asked = self._asked

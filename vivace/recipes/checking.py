@@ -30,6 +30,7 @@ def check(recipe: Recipe, world: int = 1) -> None:
     _optimizer(recipe)
     _mup(recipe)
     _objective(recipe)
+    _contrastive(recipe)
     _images_only(recipe)
     _phases(recipe)
     _shares(recipe, world)
@@ -149,6 +150,38 @@ def _objective(recipe: Recipe) -> None:
         _refuse(
             "model.sizes.causal", "each token would see the next one, its target", "true, or objective.name = masked"
         )
+
+
+def _contrastive(recipe: Recipe) -> None:
+    if recipe.objective.name != "contrastive":
+        return
+    data, augment, model = recipe.data, recipe.augment, recipe.model.name
+    own = (data.train or "").partition(":")[0].endswith(".py")
+    if data.kind != "images" or own:
+        _refuse("objective.name", "contrastive makes two views of images in files", "data.kind = images")
+    if model in ("gpt", "cifarnet"):
+        _refuse(
+            "objective.name", f"{model} has no last layer for a projection", "a resnet, timm:NAME, FILE.py:FUNCTION"
+        )
+    if recipe.loss != "cross_entropy":
+        _refuse("loss", "contrastive has its own", "leave it out")
+    if recipe.accumulate > 1:
+        _refuse("accumulate", "a view is compared with all others of its batch, in one pass", "1, or more ranks")
+    if augment.crop == "resized" and not data.resident and data.train != "generated":
+        _refuse("augment.crop", "workers cut files once, and two views need two cuts", "data.resident = true")
+    if augment.crop == "none" and augment.flip == "none" and not augment.randaugment:
+        _refuse("augment", "both views of an image would be the same", "augment.crop = resized")
+    for key, given in {
+        "augment.flip": augment.flip == "alternating",
+        "augment.mixup": augment.mixup > 0,
+        "augment.cutmix": augment.cutmix > 0,
+        "optim.label_smoothing": recipe.optim.label_smoothing > 0,
+        "validation.flip": recipe.validation.flip,
+        "validation.rectangles": recipe.validation.rectangles,
+        "data.decoder": data.decoder == "nvjpeg",
+    }.items():
+        if given:
+            _refuse(key, "contrastive training does not have it", "leave it out")
 
 
 def _images_only(recipe: Recipe) -> None:

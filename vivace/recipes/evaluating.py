@@ -12,6 +12,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vivace.recipes.contrastive import paired
 from vivace.recipes.feeding import Batch
 from vivace.recipes.masking import IGNORED
 from vivace.recipes.models import logits_of
@@ -35,8 +36,13 @@ def evaluate(
     loss_of: Callable[[Tensor, Tensor], Tensor] | None,
     autocast: Callable[[], AbstractContextManager[Any]],
     flips: bool,
+    temperature: float | None = None,
 ) -> Evaluated:
-    """``loss_of`` is a loss of the user's own (a mean over its batch); None: cross-entropy."""
+    """``loss_of`` is a loss of the user's own (a mean over its batch); None: cross-entropy.
+
+    ``temperature``: of contrastive training. ``prepare`` gives two views of each image, the loss and the share of right
+    answers are about their twins, among the views of one batch on one rank.
+    """
     model.eval()
     sums: Tensor | None = None  # loss, right answers, targets, samples
     for batch in batches:
@@ -47,7 +53,9 @@ def evaluate(
             logits = logits_of(model(inputs))
             if flips:
                 logits = (logits + logits_of(model(inputs.flip(-1)))) / 2
-        found = _sums(logits, targets, loss_of)
+        if temperature is not None:
+            logits, targets = paired(logits, temperature, all_ranks=False)
+        found = _sums(logits, targets, loss_of, len(batch.targets))
         sums = found if sums is None else sums + found
     model.train()
     if sums is None:
@@ -59,8 +67,7 @@ def evaluate(
     return Evaluated(int(samples), loss / max(count, 1), right / max(count, 1) if classes else None)
 
 
-def _sums(logits: Tensor, targets: Tensor, loss_of: Callable[[Tensor, Tensor], Tensor] | None) -> Tensor:
-    samples = len(targets)
+def _sums(logits: Tensor, targets: Tensor, loss_of: Callable[[Tensor, Tensor], Tensor] | None, samples: int) -> Tensor:
     if loss_of is not None:
         loss, right, count = (
             loss_of(logits, targets).double() * samples,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from vivace.errors import UserError
 from vivace.parallel.tied import COPY, ORIGINAL, tie
+from vivace.recipes.contrastive import with_projection
 from vivace.recipes.own_code import is_own_code, load_function
 from vivace.recipes.recipe import Recipe
 from vivace.train.models.cifar_net import CifarNet
@@ -20,12 +21,22 @@ from vivace.train.models.resnet import NAMES, by_name
 
 __all__ = ["build_model", "logits_of", "mup_of"]
 
+_PROJECTION = 4  # width of the projection's first layer, in embeddings
 _OWN = ("gpt", "cifarnet", *NAMES)
 _LIBRARIES = {"torchvision": "vision", "timm": "vision", "hf": "text"}
 
 
 def build_model(recipe: Recipe, classes: int | None, device: torch.device) -> nn.Module:
     """On the device, with first weights from the recipe's seed. ``classes``: of the data; None for tokens."""
+    own_embedding = is_own_code(recipe.model.name)  # a function of the user's gives a model that ends in embeddings
+    if recipe.objective.name != "contrastive" or own_embedding:
+        return _named_model(recipe, classes, device)
+    embedding = recipe.objective.embedding
+    width = _PROJECTION * embedding
+    return with_projection(_named_model(recipe, width, device), width, embedding).to(device)
+
+
+def _named_model(recipe: Recipe, classes: int | None, device: torch.device) -> nn.Module:
     torch.manual_seed(recipe.seed)
     name, args = recipe.model.name, recipe.model.args
     library, colon, rest = name.partition(":")

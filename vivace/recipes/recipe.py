@@ -116,10 +116,13 @@ class AugmentPart(Part):
 
 
 class ObjectivePart(Part):
-    name: Literal["targets", "masked"] = Field(
-        "targets", description="targets: what the data give, a class or the next token; masked: hidden tokens (BERT)"
+    name: Literal["targets", "masked", "contrastive"] = Field(
+        "targets",
+        description="targets: a class or the next token; masked: hidden tokens (BERT); contrastive: views (SimCLR)",
     )
     mask_share: float = Field(0.15, gt=0, lt=1, description="of masked: so many of a sequence's tokens")
+    temperature: float = Field(0.5, gt=0, description="of contrastive: similarities are divided by it")
+    embedding: int = Field(128, ge=2, description="of contrastive: numbers that stand for a view")
 
 
 class OptimPart(Part):

@@ -21,6 +21,7 @@ from vivace.durations import DurationUnit
 from vivace.errors import UserError
 from vivace.parallel.data import replicate_alone
 from vivace.recipes.augmenting import Augment
+from vivace.recipes.contrastive import paired
 from vivace.recipes.course import Course
 from vivace.recipes.evaluating import Evaluated, evaluate
 from vivace.recipes.faults import Faults, total_norm
@@ -114,8 +115,17 @@ class Training:
         own = None if self.recipe.loss == "cross_entropy" else self.loss
         batches = self.feed.evaluation(self.val)
         with weights_of_evaluation(self.optimizer, self.average):
+            if self.recipe.objective.name == "contrastive":
+                return evaluate(
+                    self.model, batches, self._views(), own, self.autocast, False, self.recipe.objective.temperature
+                )
             prepare, flips = self.augment.normalise, self.recipe.validation.flip
             return evaluate(self.model, batches, prepare, own, self.autocast, flips)
+
+    def _views(self) -> Callable[[Tensor], Tensor]:
+        """Of a validation's images, in their order: the same every time."""
+        draws, size = torch.Generator().manual_seed(self.recipe.seed), self.recipe.data.image_size
+        return lambda images: self.augment.views(images, size, draws)
 
     def batches(self) -> Iterator[tuple[Batch, float]]:
         """Batches from here on, each with the seconds that it was waited for."""
@@ -214,7 +224,9 @@ def _loss(recipe: Recipe) -> Loss:
         return lambda outputs, targets: F.mse_loss(outputs.float(), targets.float())
     if recipe.loss != "cross_entropy":
         raise UserError(f"loss: there is no {recipe.loss!r}", hint="cross_entropy, mse, or FILE.py:FUNCTION")
-    smoothing = recipe.optim.label_smoothing
+    smoothing, temperature = recipe.optim.label_smoothing, recipe.objective.temperature
+    if recipe.objective.name == "contrastive":
+        return lambda outputs, targets: F.cross_entropy(*paired(outputs, temperature, all_ranks=True))
 
     def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
         if targets.dtype == torch.long and targets.ndim > 1:  # tokens
