@@ -52,6 +52,7 @@ MAY_IMPORT_TORCH = (
             "evaluating",
             "faults",
             "feeding",
+            "first_weights",
             "logs",
             "loop",
             "masking",

@@ -29,6 +29,7 @@ def check(recipe: Recipe, world: int = 1) -> None:
     _schedule(recipe)
     _optimizer(recipe)
     _mup(recipe)
+    _lora(recipe)
     _objective(recipe)
     _contrastive(recipe)
     _images_only(recipe)
@@ -136,6 +137,18 @@ def _mup(recipe: Recipe) -> None:
         _refuse(
             "model.mup_base_width", f"{model.mup_base_width} is no multiple of {heads} heads", f"a multiple of {heads}"
         )
+
+
+def _lora(recipe: Recipe) -> None:
+    model = recipe.model
+    if model.lora_rank is None:
+        return
+    if model.name != "gpt":
+        _refuse("model.lora_rank", f"the layers of {model.name} are not known", "model.name = gpt")
+    if model.weights is None:
+        _refuse("model.lora_rank", "there is no trained model to add to", "--set model.weights=FOLDER")
+    if model.mup_base_width is not None:
+        _refuse("model.lora_rank", "µP says nothing about its matrices", "leave model.mup_base_width out")
 
 
 def _objective(recipe: Recipe) -> None:

@@ -12,18 +12,22 @@ import torch
 import torch.distributed as dist
 
 from vivace import distributed
+from vivace.checkpoint.safetensors import save_safetensors
 from vivace.errors import UserError
+from vivace.recipes.optimizing import weights_of_evaluation
 from vivace.recipes.recipe import Recipe
 from vivace.recipes.saving import Saver
 from vivace.recipes.sources import DataError
 from vivace.recipes.training import Training, build
 from vivace.records.recipe_run import RecipeRun
+from vivace.train.models.lora import merged_state
 from vivace.train.settings import WatchSettings
 from vivace.train.watch import Watch
 
-__all__ = ["steps", "train"]
+__all__ = ["MERGED", "export", "steps", "train"]
 
 RECORD = "trained.json"
+MERGED = "merged.safetensors"
 _SKIPPED = "skipped.txt"
 
 
@@ -46,6 +50,8 @@ def train(recipe: Recipe, folder: Path | None, world: distributed.World) -> tupl
         _note_skipped(training, folder)
         training.log.close()
     saver.close()
+    if folder is not None and not saver.stopping:
+        export(training, folder)
     return _record(training, folder, world), saver
 
 
@@ -67,6 +73,13 @@ def steps(training: Training, saver: Saver) -> Iterator[int]:
         if saver.after_step(last) or last:
             return
         yield training.step
+
+
+def export(training: Training, folder: Path) -> None:
+    """After LoRA: a plain model with the additions in its weights, for ``model.weights``."""
+    if training.recipe.model.lora_rank is not None:
+        with weights_of_evaluation(training.optimizer, training.average):
+            save_safetensors(merged_state(training.model), folder / MERGED)
 
 
 def _time_is_up(training: Training) -> bool:

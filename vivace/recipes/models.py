@@ -11,11 +11,13 @@ from torch import Tensor, nn
 from vivace.errors import UserError
 from vivace.parallel.tied import COPY, ORIGINAL, tie
 from vivace.recipes.contrastive import with_projection
+from vivace.recipes.first_weights import load_weights
 from vivace.recipes.own_code import is_own_code, load_function
 from vivace.recipes.recipe import Recipe
 from vivace.train.models.cifar_net import CifarNet
 from vivace.train.models.gpt import GPT
 from vivace.train.models.initial import fill, gpt_rule
+from vivace.train.models.lora import add_lora
 from vivace.train.models.mup import MuP
 from vivace.train.models.resnet import NAMES, by_name
 
@@ -28,6 +30,16 @@ _LIBRARIES = {"torchvision": "vision", "timm": "vision", "hf": "text"}
 
 def build_model(recipe: Recipe, classes: int | None, device: torch.device) -> nn.Module:
     """On the device, with first weights from the recipe's seed. ``classes``: of the data; None for tokens."""
+    model = _with_ends(recipe, classes, device)
+    if recipe.model.weights is not None:
+        load_weights(model, recipe.model.weights)
+    if recipe.model.lora_rank is not None:
+        assert isinstance(model, GPT), "checked"
+        add_lora(model, recipe.model.lora_rank, recipe.model.lora_alpha, recipe.seed)
+    return model
+
+
+def _with_ends(recipe: Recipe, classes: int | None, device: torch.device) -> nn.Module:
     own_embedding = is_own_code(recipe.model.name)  # a function of the user's gives a model that ends in embeddings
     if recipe.objective.name != "contrastive" or own_embedding:
         return _named_model(recipe, classes, device)

@@ -80,6 +80,7 @@ def _limits(recipe: Recipe) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     return {
         "model.name": (recipe.model.name, MODELS),
         "model.mup_base_width": (recipe.model.mup_base_width, (None,)),
+        "model.weights": (recipe.model.weights, (None,)),
         "model.sizes.causal": (recipe.model.sizes.causal, (True,)),
         "objective.name": (recipe.objective.name, ("targets",)),
         "model.stem": (recipe.model.stem, ("imagenet",)),

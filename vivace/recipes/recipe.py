@@ -71,6 +71,11 @@ class ModelPart(Part):
         None, ge=1, description="µP, of gpt with adamw: a rate tuned at this hidden width stays right at sizes.hidden"
     )
     mup_base_heads: int | None = Field(None, ge=1, description="heads at that width; none: as many as sizes.heads")
+    weights: str | None = Field(None, description="first weights: a folder of checkpoints, or a file .safetensors")
+    lora_rank: int | None = Field(
+        None, ge=1, description="LoRA, of gpt: train additions of this rank to the blocks' matrices, and nothing else"
+    )
+    lora_alpha: float = Field(16.0, gt=0, description="of LoRA: additions count alpha / rank times")
 
 
 class DataPart(Part):

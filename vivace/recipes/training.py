@@ -164,7 +164,7 @@ def build(recipe: Recipe, folder: Path | None, world: distributed.World) -> Trai
     augment = Augment(recipe, source.classes, world.rank, device)
     model = build_model(recipe, source.classes, device)
     first = _first_batch(feed, augment) if isinstance(model, CifarNet) or device.type == "cuda" else None
-    if isinstance(model, CifarNet) and first is not None:
+    if isinstance(model, CifarNet) and first is not None and recipe.model.weights is None:
         model.whiten(first)
     if recipe.speed.channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
