@@ -27,7 +27,7 @@ SECTIONS = {
     "More GPUs": ["scale", "scale_scripts", "parallel", "train"],
     "Sooner at the target": ["race", "methods", "recipes", "hpo"],
     "Clusters": ["plan", "hardware", "slurm", "checkpoints"],
-    "Labs": ["labs/*"],
+    "Labs": ["labs/index", "labs/*"],
     "Reference": ["commands", "exit_codes", "compatibility", "results"],
 }
 
