@@ -29,7 +29,7 @@ def index() -> dict[Path, str]:
             needs = needed(lab.header.needs)
             if lab.header.full_needs:
                 needs += f"; at full size also {needed(lab.header.full_needs)}"
-            goal, seconds = lab.header.goal.strip(), lab.header.about_s
+            goal, seconds = " ".join(lab.header.goal.split()), lab.header.about_s
             lines.append(f"| [{lab.header.title}]({lab.name}.md) | {goal} | {needs} | about {seconds} s |")
         lines.append("")
     made = {"index", *(lab.name for lab in all_labs())}

@@ -19,3 +19,6 @@ def test_the_index_has_every_lab_and_every_other_page() -> None:
     assert path.read_text(encoding="utf-8") == text, "index.md is out of date: run python tools/labs.py"
     pages = {page.name for page in path.parent.glob("*.md")} - {"index.md"}
     assert {name for name in pages if f"]({name})" in text} == pages
+    rows = [line for line in text.splitlines() if ".md) |" in line]
+    assert len(rows) == len(all_labs())
+    assert all(row.count(" | ") == 3 and row.endswith(" s |") for row in rows)
