@@ -2,7 +2,7 @@
 
 A trial that does not seem faster is compared with runs of the best set close in time, before it and after it: between
 trials that set is run again. Such repeats take a third of the search at most (and one more run at its end). What could
-not be judged by then is run again, in turn with the best set, while time is left beside the proof's.
+not be judged by then is run again, in turn with the best set: with the time that is left once the best set is proved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vivace.tune.bench import Bench
 from vivace.tune.candidates import combined, without
 from vivace.tune.comparison import ratio_of, speed, stands_out
 from vivace.tune.looks import SMALLEST_GAIN
-from vivace.tune.noise import MOST_ASKED, Compared, Judgement, runs_to_tell
+from vivace.tune.noise import MOST_ASKED, Compared, Judgement, chance_after, runs_to_tell
 from vivace.tune.references import References, measured
 
 __all__ = ["Search", "first_line", "is_loader", "refusal", "why_it_ended"]
@@ -42,6 +42,7 @@ _LONGEST_COMPILE_S = 300.0
 _AUTOTUNE_TRIALS = 4.0  # max-autotune compiles for minutes: only where this many trials fit
 _REPEATS_PER_TRIAL = 0.5  # seconds of repeats per second of other trials, at most
 _BY_SPEED = (Rejection.NO_GAIN, Rejection.UNJUDGED)
+_FAR_LESS = 0.25  # of what so many runs can tell: a finding that promises less is not worth them
 _MOST_AGAIN = 5  # more runs of what could not be judged: with 6 of each, runs may differ by a fifth (one sd) and tell
 
 
@@ -76,6 +77,8 @@ class Search:
     """Words that paid where practices were switched inside one process."""
     doubtful: tuple[str, ...] = ()
     """Words that did not, on a GPU: they are tried last."""
+    is_proved: bool = False
+    """The best set has had its paired runs: no time is kept for them any more."""
     last: Trial | None = None
     """The last trial of one more practice."""
     repeats_s: float = 0.0
@@ -204,9 +207,10 @@ class Search:
         if self.references.has_open_doubts:
             self._repeat(at_the_end=True)
         self._settle()
-        for word in self.unjudged:
-            self._judge_again(word)
-        self._say_what_would_suffice()
+        if self.words:
+            self._say_what_would_suffice()
+        else:
+            self.judge_what_is_doubtful()  # there is nothing to prove first
         if self.repeats_s:
             spent = f"{self.repeats_s:.0f} of {self.bench.used_s:.0f} s"
             self.bench.say(f"  [dim]·[/] {'repeats, to see the noise':32} [dim]{spent}[/]")
@@ -231,6 +235,18 @@ class Search:
             for word, rejected in self.rejected.items()
             if rejected.reason is Rejection.UNJUDGED and rejected.outcome is None
         ]
+
+    def judge_what_is_doubtful(self) -> None:
+        self._settle()
+        for word in self.unjudged:
+            if self._may_tell(word):
+                self._judge_again(word)
+        self._say_what_would_suffice()
+
+    def _may_tell(self, word: str) -> bool:
+        """Whether the noise of all the runs that may be added is not far above what the finding promises at most."""
+        worth = self.worths.get(split_word(word)[0])
+        return worth is None or math.log(worth) >= _FAR_LESS * chance_after(1 + _MOST_AGAIN, self.references.run_sd)
 
     def _judge_again(self, word: str) -> None:
         """Run it and the best set in turn, with the time that the proof does not need, until that tells."""
@@ -309,6 +325,8 @@ class Search:
         return _LEFT_FOR_THE_FIRST * self.reserve_trials / 2 * self.pair_s + self.again.seconds
 
     def _reserved_s(self, word: str | None = None) -> float:
+        if self.is_proved:
+            return 0.0
         share = 1.0
         if not self.attempted:
             share = _LEFT_FOR_THE_FIRST

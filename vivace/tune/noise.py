@@ -21,8 +21,8 @@ from vivace.tune.looks import SMALLEST_GAIN
 from vivace.tune.student import t_quantile
 
 __all__ = [
-    "LARGEST_NOISE", "MOST_ASKED", "Compared", "Judgement", "compare", "compare_runs", "noise_of", "run_sd",
-    "runs_to_tell",
+    "LARGEST_NOISE", "MOST_ASKED", "Compared", "Judgement", "chance_after", "compare", "compare_runs", "noise_of",
+    "run_sd", "runs_to_tell",
 ]  # fmt: skip
 
 # With more noise than this, a practice that brings 20 % may look like one that brings nothing. Neighbouring runs of a
@@ -85,6 +85,11 @@ def compare_runs(runs: Sequence[tuple[Measurement, Sequence[Measurement]]], sd: 
 def runs_to_tell(sd: float) -> int:
     """So many trials, each between two references, can be judged on a machine as noisy as this."""
     return max(1, math.ceil(2 * (_QUANTILE * sd / LARGEST_NOISE) ** 2))
+
+
+def chance_after(runs: int, sd: float) -> float:
+    """What chance may do to the logarithm of the ratio of two sets with so many runs each."""
+    return _QUANTILE * sd * math.sqrt(2 / runs)
 
 
 def _variances(runs: Sequence[tuple[Measurement, Sequence[Measurement]]]) -> float:

@@ -19,6 +19,7 @@ from vivace.tune.proof.remarks import add_remarks
 from vivace.tune.proof.speed import (
     drop_what_ended,
     drop_what_is_not_proved,
+    judge_what_is_doubtful,
     leave_out_dead_weight,
     leave_out_what_slows,
     look_at_each_alone,
@@ -37,6 +38,7 @@ STEPS: tuple[Callable[[Case], None], ...] = (
     leave_out_what_harms,
     drop_what_is_not_proved,
     leave_out_what_slows,
+    judge_what_is_doubtful,
     look_at_each_alone,
     add_remarks,
 )

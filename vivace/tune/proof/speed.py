@@ -15,8 +15,8 @@ from vivace.tune.proof.case import Case, is_harmed
 from vivace.tune.references import measured
 
 __all__ = [
-    "drop_what_ended", "drop_what_is_not_proved", "leave_out_dead_weight", "leave_out_what_slows",
-    "look_at_each_alone", "run_the_pairs", "run_without_each",
+    "drop_what_ended", "drop_what_is_not_proved", "judge_what_is_doubtful", "leave_out_dead_weight",
+    "leave_out_what_slows", "look_at_each_alone", "run_the_pairs", "run_without_each",
 ]  # fmt: skip
 
 
@@ -98,13 +98,38 @@ def leave_out_what_slows(case: Case) -> None:
     if not slowing or not left or not bench.has_time_for(found.pair_s):
         return
     second = case.run_pairs(left, "without-slow")
-    if second.ended is not None or second.harm is None or is_harmed(second):
-        return
-    if second.speedup.median <= verdict.speedup.median or second.speedup.low <= 1.0:
+    if not _is_better(second, verdict):
         return
     for word in slowing:
         case.reject(word, Rejection.NO_GAIN, "the paired runs are faster without it", against[word].median)
     case.verdict, case.of_this_set = second, {}
+
+
+def judge_what_is_doubtful(case: Case) -> None:
+    """The time that the proof left goes to words that one run could not judge; what pays joins if the pairs say so."""
+    found, proved = case.found, case.verdict
+    if not proved.words or proved.words != found.words or len(proved.pairs) < case.rounds:
+        return
+    found.is_proved = True
+    found.judge_what_is_doubtful()
+    joined = [word for word in found.words if word not in proved.words]
+    if not joined:
+        return
+    second = case.run_pairs(found.words, "with-more") if case.bench.has_time_for(found.pair_s) else None
+    if second is not None and _is_better(second, proved):
+        case.verdict, case.of_this_set = second, {}
+        return
+    for word in joined:
+        case.reject(
+            word, Rejection.NOT_PROVED, "it seemed to pay in several runs, and the pairs with it do not prove it"
+        )
+
+
+def _is_better(second: Verdict, first: Verdict) -> bool:
+    """A set that was proved after another one, to take its place."""
+    if second.ended is not None or second.harm is None or is_harmed(second):
+        return False
+    return second.speedup.median > first.speedup.median and second.speedup.low > 1.0
 
 
 def _without_each_of_the_proved(case: Case) -> dict[str, Trial]:
