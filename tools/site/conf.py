@@ -28,7 +28,7 @@ SECTIONS = {
     "Sooner at the target": ["race", "methods", "recipes", "hpo"],
     "Clusters": ["plan", "hardware", "slurm", "checkpoints"],
     "Labs": ["labs/index", "labs/*"],
-    "Reference": ["commands", "exit_codes", "compatibility", "results"],
+    "Reference": ["commands", "exit_codes", "compatibility", "results", "coverage", "glossary"],
 }
 
 
