@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-from vivace.measure.inside.lines.samples import Collection, Sample, look
+from vivace.measure.inside.lines.samples import Collection, Sample, callbacks, look
 from vivace.measure.inside.lines.scheduler import Scheduler
 from vivace.measure.inside.lines.thread_timer import NoTimer, ThreadTimer
 from vivace.measure.inside.patches import unseen_by_dynamo
@@ -110,6 +110,9 @@ class LineSampler:
         elif self._open is not None:
             self.collections.append(Collection(self._open[0], time.perf_counter_ns(), *self._open[1:]))
             self._open = None
+
+
+callbacks.add(LineSampler._on_collection.__code__)
 
 
 def _clock_of_this_thread() -> Callable[[], int]:

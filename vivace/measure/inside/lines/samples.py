@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from vivace.measure.inside.places import is_library, is_ours, is_torch, is_torch_or_ours
 
-__all__ = ["Collection", "Sample", "Stack", "look"]
+__all__ = ["Collection", "Sample", "Stack", "callbacks", "look"]
 
 
 class Stack(NamedTuple):
@@ -53,6 +53,8 @@ class Collection(NamedTuple):
 
 _USER, _LIBRARY, _TORCH, _STANDARD, _OURS = range(5)
 _kinds: dict[str, int] = {}  # by file
+callbacks: set[CodeType] = set()
+"""Functions of vivace's that Python calls when something of the user's ends: the time before them is not vivace's."""
 
 
 def _kind_of(filename: str) -> int:
@@ -83,7 +85,7 @@ def look(frame: FrameType, bottom: CodeType | None = None) -> Stack:
         if kind is None:
             kind = _kind_of(code.co_filename)
         if kind == _OURS:
-            ours = ours or only_standard
+            ours = ours or (only_standard and code not in callbacks)
         else:
             leaf = leaf or code
             only_standard = only_standard and kind == _STANDARD
