@@ -6,7 +6,7 @@ import pytest
 from practices.evidence import measurement
 
 from vivace.records.finding import Verdict
-from vivace.records.ledger import Cause, Ledger, Place, Row
+from vivace.records.ledger import Cause, Ledger, Place, Row, Workers
 from vivace.tune.checking import findings_of
 from vivace.tune.diagnosis import diagnose, idle_together, likely_together
 from vivace.tune.probing import Causes
@@ -41,8 +41,18 @@ def test_every_line_of_five_per_cent_is_a_finding_with_its_place_and_what_to_do(
 
 
 def test_what_has_no_line_and_what_is_the_machines_is_no_finding():
-    rows = (row(Cause.DISPATCH, 40.0), row(Cause.NO_CORE, 30.0), row(Cause.HOST, 20.0), row(Cause.DATA, 10.0, 3))
+    loader = row(Cause.DATA, 10.0, 3).model_copy(update={"via": "torch.utils.data.dataloader._BaseDataLoaderIter"})
+    rows = (row(Cause.DISPATCH, 40.0), row(Cause.NO_CORE, 30.0), row(Cause.HOST, 20.0), loader)
     assert lines_of(measurement(on_gpu=False, ledger=ledger(*rows))) == []
+
+
+def test_a_line_of_the_data_set_is_a_finding_where_the_loop_makes_its_batches_itself():
+    in_the_loop = ledger(row(Cause.OPERATORS, 70.0), row(Cause.DATA, 30.0, 3))
+    (found,) = lines_of(measurement(on_gpu=False, ledger=in_the_loop))
+    assert (found.where.line, found.exposed_ms, found.title) == (3, 30.0, "a line that makes the batch in the loop")
+    workers = Workers(workers=2, batches=9, batch_ms=30.0, busy=0.9)
+    waits = in_the_loop.model_copy(update={"workers": workers})
+    assert lines_of(measurement(on_gpu=False, ledger=waits)) == []
 
 
 def test_lines_share_no_time_and_add_up():

@@ -9,13 +9,18 @@ from vivace.practices.engine.pricing import on_gpu
 
 if TYPE_CHECKING:
     from vivace.practices.engine.practice import Evidence
-    from vivace.records.ledger import Row
+    from vivace.records.ledger import Ledger, Row
     from vivace.records.measurement import Measurement
 
 _SMALLEST_SHARE = 0.05  # of the step: less may be the sampling's own error, and is hardly worth an edit
 _MOST = 5
 _CAUSES = ("host", "logging", "saving", "gc")
-_TITLES = {"gc": "the garbage collector in the loop", "logging": "logging in the loop", "saving": "saving in the loop"}
+_TITLES = {
+    "gc": "the garbage collector in the loop",
+    "logging": "logging in the loop",
+    "saving": "saving in the loop",
+    "data": "a line that makes the batch in the loop",
+}
 _LEAST_SAVED = 0.5  # a line is rarely needless: it moves, or runs less often
 
 
@@ -23,13 +28,23 @@ def find_all(m: Measurement) -> tuple[Found, ...]:
     if m.ledger is None:
         return ()
     smallest = _SMALLEST_SHARE * m.ledger.step_ms
-    rows = [row for row in m.ledger.rows if row.cause in _CAUSES and row.ms >= smallest and _has_a_name(row)]
+    rows = [row for row in m.ledger.rows if row.ms >= smallest and (_holds_up(row) or _makes_the_batch(row, m.ledger))]
     return tuple(_found(row, m.ledger.step_ms, on_gpu(m)) for row in rows[:_MOST])
 
 
-def _has_a_name(row: Row) -> bool:
+def _holds_up(row: Row) -> bool:
     """Many small lines together are none that stands out."""
-    return row.where is not None or row.cause == "gc"
+    return row.cause in _CAUSES and (row.where is not None or row.cause == "gc")
+
+
+def _makes_the_batch(row: Row, ledger: Ledger) -> bool:
+    """A line of the data set, its transforms or the collate function that runs in the loop itself. What the loader's
+    own code takes beneath the loop is none of the script's lines; with workers, the loop only waits."""
+    return row.cause == "data" and row.where is not None and ledger.workers is None and not _is_the_loader(row)
+
+
+def _is_the_loader(row: Row) -> bool:
+    return row.via.startswith("torch.utils.data")
 
 
 def _found(row: Row, step_ms: float, gpu_is_idle: bool) -> Found:
