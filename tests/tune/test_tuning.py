@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from conftest import interrupted
 from forked.process import PYTHON
 from report.made import made_trial
 
+from vivace.errors import ExitCode
 from vivace.tune import bench
 from vivace.tune.tuning import Interrupted, Options, tune
 
@@ -59,6 +62,19 @@ def test_an_interrupted_tune_names_its_folder_not_the_newest(tmp_path: Path, mon
     with pytest.raises(Interrupted) as caught:
         tune(Options(("python",)), tmp_path, "mine", None, lambda *_: None, lambda _: None, lambda _: None)
     assert caught.value.folder == tmp_path / "mine-001"
+
+
+@pytest.mark.slow
+def test_ctrl_c_prints_the_best_set_so_far_and_that_it_is_not_proved(tmp_path: Path):
+    def the_proof_has_begun() -> bool:
+        return any(tmp_path.glob("vivace-runs/*/trials/*-round0-*"))
+
+    done = interrupted(["tune", *OPTIONS, "--", *SLOW_LOADER], tmp_path, the_proof_has_begun)
+    assert done.code == ExitCode.INTERRUPTED
+    said = re.search(r"best so far, not proved: (\S*workers=\d+\S*) \((.+) ms per step instead of (.+)\)", done.err)
+    assert said is not None, done.err
+    assert float(said[2]) < float(said[3])
+    assert "continue with: vivace tune --resume" in done.err
 
 
 def test_a_command_that_does_not_train_is_told_at_once(vivace):

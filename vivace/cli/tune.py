@@ -101,7 +101,7 @@ def tune(
         with shown(console, json, quiet=not verbose) as (sink, progress, say):
             tuned = run_tune(options, output, name, resume, sink, progress, say)
     except Interrupted as interrupted:
-        _tell_how_to_go_on(console, interrupted.folder)
+        _tell_how_to_go_on(console, interrupted)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     page = _write_page(tuned.folder, console)
     _show(tuned, page, json)
@@ -147,9 +147,12 @@ def _srun_options(text: str) -> list[str]:
         ) from None
 
 
-def _tell_how_to_go_on(console: Console, folder: Path) -> None:
+def _tell_how_to_go_on(console: Console, interrupted: Interrupted) -> None:
     console.print("[bold yellow]vivace:[/] interrupted; finished trials are kept")
-    again = f"vivace tune --resume {shlex.quote(str(folder))}"
+    if (best := interrupted.best) is not None:
+        steps = f"{best.step_ms:.1f} ms per step instead of {best.unchanged_step_ms:.1f}"
+        console.print(f"  best so far, not proved: {escape(','.join(best.words))} ({steps})", soft_wrap=True)
+    again = f"vivace tune --resume {shlex.quote(str(interrupted.folder))}"
     console.print(f"[dim]  continue with: {escape(again)}[/]", soft_wrap=True)
 
 

@@ -15,17 +15,27 @@ from vivace.measure.command import Progress, Sink
 from vivace.records.trial import Outcome, Trial
 from vivace.tune.trials import TrialSettings, run_trial
 
-__all__ = ["Bench", "Interrupted"]
+__all__ = ["Bench", "BestSoFar", "Interrupted"]
 
 _SLUG = 60
+
+
+@dataclass(frozen=True)
+class BestSoFar:
+    """The fastest set of a search that was not finished. Its gain is not proved."""
+
+    words: tuple[str, ...]
+    step_ms: float
+    unchanged_step_ms: float
 
 
 class Interrupted(Exception):
     """Ctrl-C during a trial: everything before it is on disk, in ``folder``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, best: BestSoFar | None = None) -> None:
         super().__init__(str(folder))
         self.folder = folder
+        self.best = best
 
 
 @dataclass

@@ -14,7 +14,8 @@ from vivace.measure.copied_folder import CopyOptions
 from vivace.measure.folder import name_of_command, new_run_folder
 from vivace.records.finding import Risk
 from vivace.records.proof import Proof
-from vivace.tune.bench import Bench, Interrupted
+from vivace.tune.attempts import Search
+from vivace.tune.bench import Bench, BestSoFar, Interrupted
 from vivace.tune.checking import findings_of
 from vivace.tune.folder_lock import held
 from vivace.tune.options_file import read_options, write_options
@@ -81,6 +82,7 @@ def _tune(options: Options, folder: Path, sink: Sink, progress: Progress, say: C
         steps=options.steps, timeout_s=options.timeout_s, copy=options.copy, ranks=options.ranks, mode=options.mode
     )
     bench = Bench(options.command, folder, options.budget_s, settings, sink, progress, say, options.prefix)
+    found: Search | None = None
     try:
         allowed = tuple(Risk(risk) for risk in options.allow)
         sides = 4 if options.mode else 2  # the pairs of the practices, and those of the ranks
@@ -93,12 +95,22 @@ def _tune(options: Options, folder: Path, sink: Sink, progress: Progress, say: C
             facts = scaled(bench, found.baseline, equality, practices, options.rounds)
             trials = tuple(trial.name for trial in bench.trials)
             proof = proof.model_copy(update={"scaled": facts, "trials": trials, "seconds": bench.used_s})
-    except KeyboardInterrupt:  # between two trials
-        raise Interrupted(folder) from None
+    except (Interrupted, KeyboardInterrupt):  # during a trial, or between two
+        raise Interrupted(folder, _best_so_far(found)) from None
     of_the_baseline = str(Path("trials") / found.baseline.name / "trial.json")
     findings_of(measured(found.baseline), Causes(), of_the_baseline).save(folder / "findings.json")
     proof.save(folder / RECORD)
     return Tuned(proof, folder)
+
+
+def _best_so_far(found: Search | None) -> BestSoFar | None:
+    """None: nothing faster was seen yet."""
+    if found is None or not found.words:
+        return None
+    step, unchanged = measured(found.best).step_ms, measured(found.again).step_ms
+    assert step is not None
+    assert unchanged is not None
+    return BestSoFar(found.words, step.mean, unchanged.mean)
 
 
 def resume_options(folder: Path) -> Options:
