@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -61,3 +62,19 @@ def test_what_cannot_run_is_refused_before_a_process_starts(tmp_path: Path, viva
         assert reason in done.err
         assert hint in done.err
     assert not (tmp_path / "vivace-runs").exists()
+
+
+def test_measure_tells_communication_by_dimension_of_the_layout(tmp_path: Path):
+    """Context ranks gather keys and values, and average gradients over the same two processes: told apart."""
+    train = [sys.executable, "-m", "vivace", "train", "gpt", "--layout", "cp2", "--steps", "200", *SMALL]
+    options = ["--json", "--steps", "6", "--no-profile", "-o", str(tmp_path)]
+    command = [sys.executable, "-m", "vivace", "measure", *options, "--", *train, "-o", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    found = {one["dimension"]: one for one in record["exchanges"]}
+    assert set(found) == {"all ranks", "context", "data"}  # the first: the losses, for the log of every step
+    assert found["context"]["calls_per_step"] == 4  # per layer: gathered on the way there, scattered on the way back
+    exposed = sum(one["exposed_ms_per_step"] for one in found.values())
+    assert exposed == pytest.approx(record["phases_ms"]["communication"]["mean"], rel=1e-3)

@@ -43,7 +43,12 @@ def _mean(ranks: Sequence[Series]) -> Series:
     if len(ranks) == 1:
         return ranks[0]
     phases = {name: _columns_mean([one.phases.get(name, []) for one in ranks]) for name in ranks[0].phases}
-    return Series(step=_columns_mean([one.step for one in ranks]), phases=phases)
+    steps = len(ranks[0].step)
+    exchanges = {
+        name: _columns_mean([one.exchanges.get(name, [0.0] * steps) for one in ranks])
+        for name in sorted({name for one in ranks for name in one.exchanges})
+    }
+    return Series(step=_columns_mean([one.step for one in ranks]), phases=phases, exchanges=exchanges)
 
 
 def _columns_mean(rows: Sequence[Sequence[float]]) -> list[float]:

@@ -10,6 +10,7 @@ from vivace.hardware.catalogue import find_gpu
 from vivace.hardware.specs import peak_tflops
 from vivace.measure.all_ranks import host_series, mean_series, waiting_for_ranks_ms
 from vivace.measure.contradictions import contradictions
+from vivace.measure.exchanges import exchanges
 from vivace.measure.histograms import histograms
 from vivace.measure.inside.steps.timeline import PHASES
 from vivace.measure.ledger.gpu import gpu_ledger
@@ -113,6 +114,7 @@ def merge(
         gradient_syncs=first.gradient_syncs,
         imbalance_ms=_imbalance_ms(payloads),
         waiting_for_ranks_ms=waiting_for_ranks_ms(payloads),
+        exchanges=exchanges(payloads, series),
         input_imbalance=_input_imbalance(payloads),
         structure=Structure(**first.structure),
         practices=practices or {},

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 
 from vivace import distributed
 from vivace.parallel.legal import check_world
@@ -22,7 +22,7 @@ __all__ = ["Meshes", "make_meshes", "start_processes", "summary"]
 
 @dataclass(frozen=True)
 class Meshes:
-    """``weights``: pipeline x replicate x shard x tensor. ``batch``: pipeline x data x context x tensor."""
+    """``weights``: pipeline x data x shard x tensor. ``batch``: pipeline x samples x context x tensor."""
 
     weights: DeviceMesh
     batch: DeviceMesh
@@ -38,12 +38,12 @@ class Meshes:
 
     @property
     def replicate(self) -> DeviceMesh:
-        return self.weights["replicate"]
+        return self.weights["data"]
 
     @property
     def sharding(self) -> DeviceMesh:
         """What FSDP takes: one axis, or replicas of shards (hybrid sharding)."""
-        return self.weights["replicate", "shard"] if self.replicate.size() > 1 else self.weights["shard"]
+        return self.weights["data", "shard"] if self.replicate.size() > 1 else self.weights["shard"]
 
     @property
     def context(self) -> DeviceMesh:
@@ -51,7 +51,7 @@ class Meshes:
 
     @property
     def data_rank(self) -> int:
-        return self.batch["data"].get_local_rank()
+        return self.batch["samples"].get_local_rank()
 
 
 def start_processes(timeout_s: float = 600.0) -> distributed.World:
@@ -65,13 +65,55 @@ def make_meshes(layout: Layout) -> Meshes:
     device = distributed.world().device
     shard = layout.shard * layout.context if layout.zero else 1
     replicate = layout.data * layout.context // shard
-    weights = _mesh(device, pipeline=layout.pipeline, replicate=replicate, shard=shard, tensor=layout.tensor)
-    batch = _mesh(device, pipeline=layout.pipeline, data=layout.data, context=layout.context, tensor=layout.tensor)
+    groups = _Groups()
+    weights = groups.mesh(device, pipeline=layout.pipeline, data=replicate, shard=shard, tensor=layout.tensor)
+    batch = groups.mesh(
+        device, pipeline=layout.pipeline, samples=layout.data, context=layout.context, tensor=layout.tensor
+    )
     return Meshes(weights, batch, device)
 
 
-def _mesh(device: torch.device, **sizes: int) -> DeviceMesh:
-    return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+_Ranks = tuple[tuple[int, ...], ...]
+
+
+class _Groups:
+    """One process group for the same ranks, whichever mesh asks: each group of NCCL's costs memory on the GPU.
+
+    Only the context has its own: its exchanges must not queue behind those of gradients over the same ranks.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[_Ranks, dist.ProcessGroup] = {}
+
+    def mesh(self, device: torch.device, **sizes: int) -> DeviceMesh:
+        ranks = torch.arange(dist.get_world_size()).view(*sizes.values())
+        groups = [
+            self._group(name if size > 1 else "alone", ranks.movedim(axis, -1).reshape(-1, size))
+            for axis, (name, size) in enumerate(sizes.items())
+        ]
+        return DeviceMesh.from_group(groups, device.type, ranks, mesh_dim_names=tuple(sizes))
+
+    def _group(self, name: str, every: torch.Tensor) -> dist.ProcessGroup:
+        ranks: _Ranks = tuple(map(tuple, every.tolist()))
+        own = name == "context" and len(ranks[0]) > 1
+        if ranks in self._made and not own:
+            return self._made[ranks]
+        group = _whole_world(name) if len(ranks) == 1 and not own else _part_of_world(name, ranks)
+        return group if own else self._made.setdefault(ranks, group)
+
+
+def _whole_world(name: str) -> dist.ProcessGroup:
+    """The default group, under the axis's name: profilers then tell what its messages are for."""
+    group = dist.group.WORLD
+    assert group is not None
+    group._set_group_desc(f"mesh_{name}")
+    return group
+
+
+def _part_of_world(name: str, ranks: _Ranks) -> dist.ProcessGroup:
+    mine, _ = dist.new_subgroups_by_enumeration([list(part) for part in ranks], group_desc=f"mesh_{name}")
+    assert mine is not None
+    return mine
 
 
 def summary(layout: Layout, world: distributed.World) -> str:

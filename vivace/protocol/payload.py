@@ -21,7 +21,7 @@ from vivace.protocol.text_enum import TextEnum
 from vivace.protocol.version import PROTOCOL, ProtocolError
 
 __all__ = [
-    "Clock", "Facts", "Payload", "SeenCeiling", "SeenDevice", "SeenEnergy", "SeenFlops", "SeenMemory",
+    "Clock", "Facts", "Payload", "SeenCeiling", "SeenDevice", "SeenEnergy", "SeenExchanges", "SeenFlops", "SeenMemory",
     "SeenParameters", "SeenProcess", "SeenSupply", "SeenValidation", "Series", "Status",
 ]  # fmt: skip
 
@@ -46,10 +46,23 @@ class Series:
 
     step: list[float] = field(default_factory=list)
     phases: dict[str, list[float]] = field(default_factory=dict)
+    exchanges: dict[str, list[float]] = field(default_factory=dict)
+    """``communication`` by the dimension of the layout that the ranks talk over: adds up to it."""
 
     def mapped(self, change: Callable[[list[float]], list[float]]) -> Series:
         """The same with every list changed."""
-        return Series(change(self.step), {phase: change(values) for phase, values in self.phases.items()})
+        phases, exchanges = (
+            {name: change(values) for name, values in parts.items()} for parts in (self.phases, self.exchanges)
+        )
+        return Series(change(self.step), phases, exchanges)
+
+
+@dataclass(frozen=True)
+class SeenExchanges:
+    """Of one rank in the counted step, over one dimension of the layout."""
+
+    calls: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -204,6 +217,7 @@ class Payload:
     allocator: Facts | None = None
     energy: SeenEnergy | None = None
     energy_why_not: str | None = None
+    exchanges: dict[str, SeenExchanges] = field(default_factory=dict)
     profile: Facts | None = None
     syncs: list[Facts] = field(default_factory=list)
     sampling: SeenSampling | None = None

@@ -175,6 +175,21 @@ class RuntimeCall(Part):
     ms_per_step: float
 
 
+class Exchange(Part):
+    """Messages between ranks over one dimension of the layout; figures of one rank, the mean of all.
+
+    On a CPU times are of the timed steps, and a message counts when the host waits for it. On a GPU they are the
+    profiler's, of NCCL's kernels.
+    """
+
+    dimension: str = Field(description="the axis of the device mesh (data, shard, tensor, pipeline, …), or which ranks")
+    ranks: int | None = Field(None, description="that talk to each other; the profiler tells")
+    calls_per_step: float | None = None
+    mib_per_step: float | None = Field(None, description="of whole tensors: what is gathered, or reduced")
+    ms_per_step: float | None = Field(None, description="with what computing hides; on a GPU only")
+    exposed_ms_per_step: float
+
+
 class Profile(Part):
     """A short profiler window after the timed one (it slows the steps down: only shares are comparable)."""
 
@@ -186,6 +201,7 @@ class Profile(Part):
     tensor_core_share: float | None = None
     communication_ms_per_step: float | None = None
     communication_exposed_ms_per_step: float | None = None
+    exchanges: tuple[Exchange, ...] = ()
     copies: tuple[Copies, ...] = ()
     host_ms_per_step: float | None = Field(None, description="what the host needs to launch a step, waits left out")
     host_waits_ms_per_step: float | None = Field(None, description="the host in calls that wait for the GPU")
@@ -322,6 +338,10 @@ class Measurement(Record):
     waiting_for_ranks_ms: float | None = Field(
         None, description="per step, the part of communication in which a rank waits for slower ones; mean of the ranks"
     )
+    exchanges: tuple[Exchange, ...] = Field(
+        (), description="communication by dimension of the layout: exposed times add up to phases_ms.communication "
+        "(on a GPU: to profile.communication_exposed_ms_per_step)"
+    )  # fmt: skip
     input_imbalance: float | None = Field(None, description="share, largest rank's inputs over the ranks' mean")
     structure: Structure = Field(default_factory=Structure)
     practices: dict[str, Answer] = Field(default_factory=dict, description="asked by `--with` → what became of it")

@@ -8,6 +8,7 @@ from vivace.records.measurement import Measurement
 from vivace.report.charts.bars import Piece, bar
 from vivace.report.charts.curves import curves
 from vivace.report.common_sections import command_line, machine_section
+from vivace.report.exchanges_words import messages_in_words
 from vivace.report.figures import bytes_gib, counted, milliseconds, percent, plain
 from vivace.report.histogram_section import histogram_section
 from vivace.report.ledger_words import largest, shown_rows, sum_in_words
@@ -104,6 +105,7 @@ def _step(record: Measurement, warn: bool) -> Markup | None:
         record=record,
         varies=_varies(record) if warn else "",
         changes=_changes(record),
+        exchanges=[(one, messages_in_words(one)) for one in record.exchanges],
     )
 
 

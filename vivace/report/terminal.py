@@ -11,6 +11,7 @@ from rich.text import Text
 
 from vivace.records.measurement import Measurement
 from vivace.records.waits import waits_in_words
+from vivace.report.exchanges_words import exchanges_in_words
 from vivace.report.figures import counted
 from vivace.report.fitting import FittingTable
 from vivace.report.histograms_view import histograms_view
@@ -141,6 +142,8 @@ def _rows(record: Measurement) -> list[tuple[str, str]]:
         rows.append(("GPU waits", f"{profile.idle_ms_per_step:.1f} ms per step: {', '.join(parts)}"))
     if record.waiting_for_ranks_ms is not None and (spent := record.phases_ms.get("communication")) and spent.mean:
         rows.append(("communication", _communication(spent.mean, record.waiting_for_ranks_ms, len(record.ranks))))
+    if by_dimension := exchanges_in_words(record.exchanges):
+        rows.append(("by dimension", by_dimension))
     if record.validation.runs:
         rows.append(
             (

@@ -37,6 +37,7 @@ from vivace.protocol.payload import (
     Clock,
     Payload,
     SeenCeiling,
+    SeenExchanges,
     SeenParameters,
     SeenValidation,
     Series,
@@ -103,6 +104,7 @@ def _build(
         memory=window.memory or (memory_now() if touch_gpu else None),
         energy=window.energy.result if window.energy else None,
         energy_why_not=window.energy.why_not if window.energy else None,
+        exchanges=_exchanges(flops),
         profile=course.profiler.seen,
         syncs=course.syncs.seen(),
         sampling=course.lines.seen,
@@ -131,6 +133,13 @@ def _build(
         structure=describe_structure(training, flops, profiling=course.stage in (course.profiler, course.gaps)),
         notes=list(dict.fromkeys(_notes(training, by_hand))),  # built twice where FLOPs are counted late
     )
+
+
+def _exchanges(counted: FlopCount | None) -> dict[str, SeenExchanges]:
+    if counted is None:
+        return {}
+    seen = counted.exchanges
+    return {over: SeenExchanges(calls, seen.bytes[over]) for over, calls in seen.calls.items()}
 
 
 def _notes(training: Training, by_hand: ByHand) -> list[str]:
@@ -196,7 +205,11 @@ def _without(timeline: Timeline, left_out: set[int | None]) -> Timeline:
 def _series(timeline: Timeline) -> Series:
     steps = timeline.steps
     phases = {phase: [round(step.phases_ms[phase], 5) for step in steps] for phase in PHASES}
-    return Series([round(step.total_ms, 5) for step in steps], phases)
+    exchanges = {
+        over: [round(step.exchanges_ms.get(over, 0.0), 5) for step in steps]
+        for over in sorted({over for step in steps for over in step.exchanges_ms})
+    }
+    return Series([round(step.total_ms, 5) for step in steps], phases, exchanges)
 
 
 def _validation(timeline: Timeline) -> SeenValidation:

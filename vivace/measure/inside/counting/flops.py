@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from vivace.measure.inside.bytecode import unwritten
 from vivace.measure.inside.counting.cells import CellWatch
+from vivace.measure.inside.counting.exchanges import ExchangeCount
 from vivace.measure.inside.counting.operators import OperatorWatch
 from vivace.measure.inside.counting.recurrent import FORMULAS
 from vivace.protocol.payload import SeenFlops
@@ -79,6 +80,7 @@ class FlopCount(TorchDispatchMode):
         self.recurrent: dict[str, int] = {}
         self.uncounted: set[str] = set()
         self.operators = OperatorWatch()
+        self.exchanges = ExchangeCount()
 
     def begin(self) -> None:
         self._stance = _eager()
@@ -111,6 +113,7 @@ class FlopCount(TorchDispatchMode):
         if packet in _formulas:
             self._add(_formulas[packet](*args, **kwargs, out_val=result), packet.__name__, args, result)
         else:
+            self.exchanges.see(func, (*args, *kwargs.values()), result)
             self.operators.see(packet.__name__, args, result, self._where(), time.perf_counter() - began)
         return result
 

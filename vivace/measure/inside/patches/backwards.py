@@ -132,6 +132,6 @@ def _mark_when_gradients_are_done(recorder: Recorder, tensors: Any) -> None:
         return
 
     def queue(_grad: torch.Tensor) -> None:
-        torch.autograd.Variable._execution_engine.queue_callback(lambda: recorder.mark("bwd="))
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: recorder.mark("bwd=", recorder.exchanges_over))
 
     tensor.register_hook(queue)

@@ -20,6 +20,7 @@ from vivace.measure.inside.comparing.first_steps import FirstSteps
 from vivace.measure.inside.counting.flops import note_forward, uncounted
 from vivace.measure.inside.facts.batches import describe_inputs, padding
 from vivace.measure.inside.facts.sequence_layers import SequenceLayers
+from vivace.measure.inside.groups import dimension_of
 from vivace.measure.inside.patches import in_place_of
 from vivace.measure.inside.places import user_place
 from vivace.measure.inside.steps.recorder import Recorder
@@ -133,6 +134,8 @@ def install(recorder: Recorder, first_steps: FirstSteps) -> Forwards:
             samples, tokens, shape = describe_inputs(args, kwargs, layers.settle(self, args, kwargs))
             grad = torch.is_grad_enabled()
             syncs = self.__dict__.get("require_backward_grad_sync")  # None: not a DistributedDataParallel
+            if syncs:
+                recorder.exchanges_over = dimension_of(self.__dict__.get("process_group"))
             extra = {
                 "root": id(self), "samples": samples, "tokens": tokens, "shape": shape, "grad": grad, "syncs": syncs
             }  # fmt: skip

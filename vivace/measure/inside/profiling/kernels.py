@@ -16,8 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vivace.measure.inside.groups import several_ranks, world_size
 from vivace.measure.inside.lines.charging import Segment
 from vivace.measure.inside.lines.operators import Event, segments_of
+from vivace.measure.inside.profiling.exchanges import by_dimension
 from vivace.measure.inside.profiling.host_gaps import host_gaps
 from vivace.measure.inside.profiling.idle import Interval, idle_during, length, overlap, phases_of, union
 from vivace.measure.inside.profiling.kernel_names import CPU_ROLES, FAMILIES, ROLES
@@ -34,15 +36,17 @@ _CLOCK_MARKS = 4
 
 
 class ProfileWindow:
-    """torch's profiler over a few steps; GPU activities only where there is a GPU, to keep it light."""
+    """torch's profiler over a few steps; with one GPU its activities only, to keep it light."""
 
     def __init__(self, on_gpu: bool) -> None:
         import torch.profiler as profiler
 
         self.on_gpu = on_gpu
         self._gaps: list[Segment] = []
-        activity = profiler.ProfilerActivity.CUDA if on_gpu else profiler.ProfilerActivity.CPU
-        self._profile = profiler.profile(activities=[activity])
+        # With several GPUs the host's operators, too: they tell which process group a kernel of NCCL's belongs to.
+        host = not on_gpu or several_ranks()
+        activities = [profiler.ProfilerActivity.CUDA] * on_gpu + [profiler.ProfilerActivity.CPU] * host
+        self._profile = profiler.profile(activities=activities)
 
     def begin(self) -> None:
         with warnings.catch_warnings():
@@ -149,7 +153,8 @@ def analyse(
     begin, end = min(s for s, _ in spans), max(e for _, e in spans)
     busy = union(spans)
     kernels = [(e, span) for e, span in zip(work, spans) if e["cat"] == "kernel"]
-    communication = [span for e, span in kernels if family(e["name"]) == "communication"]
+    exchanges = [(e, span) for e, span in kernels if family(e["name"]) == "communication"]
+    communication = [span for _, span in exchanges]
     computing = [span for e, span in kernels if family(e["name"]) != "communication"]
     kernel_us = sum(e - s for s, e in computing) or 1.0
     tensor_us = sum(e["dur"] for e, _ in kernels if family(e["name"]) == "tensor_core")
@@ -164,6 +169,7 @@ def analyse(
         "tensor_core_share": tensor_us / kernel_us,
         "communication_ms_per_step": length(union(communication)) / 1e3 / steps,
         "communication_exposed_ms_per_step": exposed_us / 1e3 / steps,
+        "exchanges": by_dimension(exchanges, computing, steps, world_size()),
         "copies": _copies([e for e in work if e["cat"] == "gpu_memcpy"], steps),
         "roles_ms": _roles([(e["name"], e["dur"] / 1e3) for e, _ in kernels], ROLES, steps),
         "products_ms": products_ms(_products([e for e, _ in kernels]), steps),

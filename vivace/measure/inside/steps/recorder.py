@@ -46,6 +46,7 @@ class Recorder:
         self.inside = False
         self.backward_runs = False
         self.pending: Any = None  # to be called, once, before the next mark of new work
+        self.exchanges_over: str | None = None  # the dimension of the last exchange with other ranks
         self.backward_makes_graph = False  # backward(create_graph=True): gradients of gradients will follow
         self.thread = 0
         self.device: Any = None  # the CUDA device whose stream is timed, or None for the host's clock only

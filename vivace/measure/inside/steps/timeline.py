@@ -15,11 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["NO_LOSS", "PHASES", "VALIDATION", "Mark", "Span", "Step", "Timeline", "split"]
+__all__ = ["ALL_RANKS", "NO_LOSS", "PHASES", "VALIDATION", "Mark", "Span", "Step", "Timeline", "split"]
 
 NO_LOSS = "no loss"  # the extra of a ``bwd+`` that is no micro-batch: torch.autograd.grad (penalties, checks)
 
 PHASES = ("loader", "copy", "forward", "backward", "communication", "optimizer", "other")
+
+ALL_RANKS = "all ranks"  # the dimension of an exchange of which no other is known
 
 VALIDATION = "validation"  # of a span: no part of a step
 
@@ -57,6 +59,8 @@ class Step:
     """One optimizer cycle: its time by phase, what went in, and the extras of its backward passes."""
 
     phases_ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    exchanges_ms: dict[str, float] = field(default_factory=dict)
+    """The time of ``communication`` by dimension of the layout."""
     fetched: list[int] = field(default_factory=list)
     forwards: list[Any] = field(default_factory=list)
     backwards: list[Any] = field(default_factory=list)
@@ -108,6 +112,7 @@ class _Splitter:
     def __init__(self) -> None:
         self.result = Timeline()
         self.stack: list[str] = []
+        self.dimensions: list[str] = []  # of the exchanges in the stack
         self.piece = _Piece(eval_mode=False)
         self.in_tail = False  # after a forward that needs a gradient: what follows is the loss, if a backward comes
         self.closure_calls = 0  # of the optimizer that is stepping
@@ -122,6 +127,9 @@ class _Splitter:
             phase = _PENDING
         else:
             self.piece.step.phases_ms[phase] += ms
+            if phase == "communication":
+                over = self.dimensions[-1] if self.dimensions else ALL_RANKS
+                self.piece.step.exchanges_ms[over] = self.piece.step.exchanges_ms.get(over, 0.0) + ms
         self.piece.spans.append(Span(start_ms, stop_ms, phase))
 
     def settle_tail(self, phase: str) -> None:
@@ -184,6 +192,7 @@ class _Splitter:
         elif code == "bwd=":
             if self.stack and self.stack[-1] == "backward":
                 self.stack[-1] = "communication"
+                self.dimensions.append(extra or ALL_RANKS)
         elif code.endswith("+"):
             self.enter(code[:-1], extra)
         elif code.endswith("-"):
@@ -192,6 +201,7 @@ class _Splitter:
     def enter(self, name: str, extra: Any) -> None:
         if name == "opt" and "optimizer" in self.stack:
             self.stack.clear()  # its last step raised and never left
+            self.dimensions.clear()
             self.closure_calls = 0
         if name == "data" and not self.stack:
             self.close_piece()
@@ -206,10 +216,12 @@ class _Splitter:
             self.settle_tail("other")
             self.piece.trained = True
         self.stack.append(_PHASE_OF[name])
+        if name == "comm":
+            self.dimensions.append(extra or ALL_RANKS)
 
     def leave(self, name: str, extra: Any) -> None:
-        if self.stack:
-            self.stack.pop()
+        if self.stack and self.stack.pop() == "communication" and self.dimensions:
+            self.dimensions.pop()
         if name == "opt":
             self.closure_calls = 0
         step = self.piece.step
@@ -235,6 +247,8 @@ class _Splitter:
 def _add(into: Step, part: Step) -> None:
     for phase, ms in part.phases_ms.items():
         into.phases_ms[phase] += ms
+    for over, ms in part.exchanges_ms.items():
+        into.exchanges_ms[over] = into.exchanges_ms.get(over, 0.0) + ms
     into.fetched += part.fetched
     into.forwards += part.forwards
     into.backwards += part.backwards
