@@ -29,13 +29,28 @@ __all__ = ["tune"]
 
 _RISKS = ("exact", "rounding", "algorithmic")
 _DEMO_BUDGET_MINUTES = 2.5
+_IN_MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0}
+
+
+def minutes_of(text: str | float) -> float:
+    """``20``, ``20m``, ``1200s`` and ``0.5h`` as minutes. A default comes as a number."""
+    number, unit = (str(text)[:-1], str(text)[-1:]) if str(text)[-1:] in _IN_MINUTES else (str(text), "m")
+    try:
+        return float(number) * _IN_MINUTES[unit]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time: write minutes (20) or 90s, 20m, 1h") from None
 
 
 def tune(
     context: typer.Context,
     command: Command = None,
     budget: Annotated[
-        float | None, typer.Option(help="Minutes for all trials, compilation included. Default: 10.")
+        float | None,
+        typer.Option(
+            parser=minutes_of,
+            metavar="MINUTES",
+            help="Minutes for all trials, or 90s, 20m, 1h; compilation included. Default: 10.",
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Timed steps per trial. Default: about three seconds of steps.")] = 0,
     rounds: Annotated[int, typer.Option(help="Pairs of runs in the proof.")] = 3,
