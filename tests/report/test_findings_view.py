@@ -5,7 +5,7 @@ from __future__ import annotations
 from report.made import in_terminal, made_finding, made_measurement
 
 from vivace.records.finding import Findings, Verdict
-from vivace.report.findings_view import findings_view
+from vivace.report.findings_view import _figure, findings_view
 
 
 def test_a_cause_is_told_also_where_nothing_was_found():
@@ -23,3 +23,7 @@ def test_lines_to_write_by_hand_are_not_broken():
     line = f"DataLoader({'x' * 100})"
     findings = Findings(measurement="m.json", findings=(made_finding(by_hand=line),), verdict="improvable")
     assert f"\n      {line}\n" in in_terminal(findings_view(findings, made_measurement()))
+
+
+def test_what_is_not_explained_of_a_short_step_keeps_its_decimals():
+    assert (_figure(0.36), _figure(3.02), _figure(62.4)) == ("0.36", "3", "62")

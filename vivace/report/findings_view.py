@@ -56,9 +56,14 @@ def _not_explained(findings: Findings) -> list[RenderableType]:
     left = findings.unexplained
     if left is None:
         return []
-    head = Text(f"not explained: {left.ms:.0f} of {left.step_ms:.0f} ms per step", style="bold yellow")
+    head = Text(f"not explained: {_figure(left.ms)} of {_figure(left.step_ms)} ms per step", style="bold yellow")
     facts = [Text(f"  {fact}", style="yellow") for fact in left.known if fact not in findings.notes]
     return [Text(), head, *facts]
+
+
+def _figure(ms: float) -> str:
+    """Short steps need decimals: 0.36 of 3.0 ms is not 0 of 3."""
+    return f"{ms:.0f}" if ms >= 10 else f"{ms:.2g}"
 
 
 def _nothing(findings: Findings, record: Measurement) -> RenderableType:
