@@ -6,6 +6,7 @@ from report.made import in_terminal, made_finding, made_measurement
 
 from vivace.records.finding import Findings, Verdict
 from vivace.report.findings_view import _figure, findings_view
+from vivace.report.ledger_words import GROUPS
 
 
 def test_a_cause_is_told_also_where_nothing_was_found():
@@ -27,3 +28,8 @@ def test_lines_to_write_by_hand_are_not_broken():
 
 def test_what_is_not_explained_of_a_short_step_keeps_its_decimals():
     assert (_figure(0.36), _figure(3.02), _figure(62.4)) == ("0.36", "3", "62")
+
+
+def test_a_group_of_the_ledger_is_understood_wherever_it_stands_in_the_sum():
+    """Groups are sorted by size: a name must not refer to the one before it."""
+    assert not [name for name, _, _ in GROUPS if "it" in name.split()]

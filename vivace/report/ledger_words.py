@@ -11,7 +11,7 @@ __all__ = ["GROUPS", "groups_of", "in_words", "largest", "shown_rows", "sum_in_w
 GROUPS: tuple[tuple[str, str, tuple[Cause, ...]], ...] = (
     ("at work", "green", (Cause.OPERATORS, Cause.LIMIT, Cause.KERNELS)),
     ("beyond the limit", "cyan", (Cause.BEYOND,)),
-    ("launching it", "blue", (Cause.DISPATCH,)),
+    ("launching work", "blue", (Cause.DISPATCH,)),
     ("lines of Python", "red", (Cause.HOST, Cause.LOGGING, Cause.SAVING)),
     ("waiting for data", "magenta", (Cause.DATA,)),
     ("for ranks", "yellow", (Cause.RANKS, Cause.EXCHANGE)),
