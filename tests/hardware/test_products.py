@@ -1,4 +1,4 @@
-"""The layer checklists hold the course's exact numbers. (Intensity, tiles and waves: tests/plan/test_gemm.py.)"""
+"""The layer checklists hold the course's exact numbers."""
 
 from __future__ import annotations
 

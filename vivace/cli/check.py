@@ -51,7 +51,7 @@ def check(
     with_: Mode = "",
     cluster: Annotated[
         str | None,
-        typer.Option(help="With --ranks: predict for this machine of the catalogue (vivace hardware --list)."),
+        typer.Option(help="With --ranks: predict for this machine of the catalogue (vivace hardware --clusters)."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Stop each run after this many seconds.")] = None,
     output: Output = DEFAULT_RUNS,

@@ -1,4 +1,4 @@
-"""fp8 products for large linear layers, through torchao. Hopper and newer."""
+"""fp8 products for linear layers: torchao's where it is installed, else torch's own. Hopper and newer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,9 @@ _SMALLEST_SHARE = 0.05
 
 
 class Fp8(Change):
-    """torchao swaps the linear layers for ones that hold the same parameters under the same names."""
+    """The linear layers are swapped for ones that hold the same parameters under the same names."""
 
     def model(self, root: torch.nn.Module) -> None:
-        try:
-            convert = importlib.import_module("torchao.float8").convert_to_float8_training
-        except ImportError:
-            raise NotApplicable("torchao is not installed") from None
         device = next(root.parameters()).device
         if device.type != "cuda" or torch.cuda.get_device_capability(device) < (9, 0):
             raise NotApplicable("fp8 products need a GPU of compute capability 9.0 or newer (Hopper)")
@@ -33,14 +29,35 @@ class Fp8(Change):
             raise NotApplicable(f"{type(root).__name__} has no linear layer with both sizes multiples of {_MULTIPLE}")
         if isinstance(root, torch.nn.Linear):
             raise NotApplicable("the model is a single layer")
-        convert(root, module_filter_fn=lambda module, _name: _is_suitable(module))
         count = sum(_is_suitable(module) for module in root.modules())
-        self.applied(f"{count} linear layers of {type(root).__name__}")
+        by = convert(root)
+        self.applied(f"{count} linear layers of {type(root).__name__}, by {by}")
+
+
+def convert(root: torch.nn.Module) -> str:
+    """Returns whose layers they are now."""
+    try:
+        torchao = importlib.import_module("torchao.float8")
+    except ImportError:
+        return _convert_by_torch(root)
+    torchao.convert_to_float8_training(root, module_filter_fn=lambda module, _name: _is_suitable(module))
+    return "torchao"
+
+
+def _convert_by_torch(root: torch.nn.Module) -> str:
+    from vivace.practices.graphs.fp8_linear import Fp8Linear, can_multiply
+
+    if not can_multiply():
+        raise NotApplicable("this torch has no fp8 products, and torchao is not installed")
+    for module in root.modules():
+        if _is_suitable(module):
+            module.__class__ = Fp8Linear
+    return "torch._scaled_mm"
 
 
 def _is_suitable(module: Any) -> bool:
     return (
-        isinstance(module, torch.nn.Linear)
+        type(module) is torch.nn.Linear  # a layer of another class may use its weights in another way
         and module.in_features % _MULTIPLE == 0
         and module.out_features % _MULTIPLE == 0
     )
@@ -76,7 +93,7 @@ def _is_large(layer: Any) -> bool:
 
 PRACTICE = Practice(
     name="fp8",
-    title="fp8 linear layers (torchao)",
+    title="fp8 linear layers",
     family="precision",
     risk="algorithmic",
     source="DLO-JZ, precision: FP8 E4M3 for weights and activations, E5M2 for gradients. torchao float8 training.",
