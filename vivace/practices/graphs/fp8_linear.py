@@ -28,7 +28,7 @@ class Fp8Linear(nn.Linear):
         kind = input.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else input.dtype
         rows = input.reshape(-1, input.shape[-1])
-        out: Tensor = _Product.apply(rows, self.weight, dtype)  # type: ignore[no-untyped-call]
+        out: Tensor = _Product.apply(rows, self.weight, dtype)
         out = out.reshape(*input.shape[:-1], self.out_features)
         return out if self.bias is None else out + self.bias.to(out.dtype)
 
@@ -44,7 +44,7 @@ class _Product(torch.autograd.Function):
     """``x @ weight.t()``, and both products of its backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
         x8, x_factor = _cast(x, torch.float8_e4m3fn)
         weight8, weight_factor = _cast(weight, torch.float8_e4m3fn)
         ctx.save_for_backward(x8, x_factor, weight8, weight_factor)
@@ -54,7 +54,7 @@ class _Product(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x8, x_factor, weight8, weight_factor = ctx.saved_tensors
         x_dtype, weight_dtype = ctx.dtypes
         gradient8, factor = _cast(gradient, torch.float8_e5m2)
